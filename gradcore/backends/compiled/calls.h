@@ -44,6 +44,15 @@ struct Argument<T*> {
     static T* from(const void* object) { return reinterpret_cast<T*>(python.as_integer(object)); }
     static i64 size(T*) { return 0; }
 };
+// The number of elements that a function works on which takes addresses instead of arrays.
+struct Elements {
+    i64 count;
+};
+template <>
+struct Argument<Elements> {
+    static Elements from(const void* object) { return {python.as_integer(object)}; }
+    static i64 size(Elements elements) { return elements.count; }
+};
 template <>
 struct Argument<const Array&> {
     static const Array& from(const void* object) { return array_of(object); }
@@ -75,7 +84,8 @@ private:
     void* state_;
 };
 
-// A function as a built-in function with positional arguments (METH_FASTCALL). It keeps the GIL for small arrays.
+// A function as a built-in function with positional arguments (METH_FASTCALL). It keeps the GIL for small arrays, or for
+// a small number of elements.
 template <auto function>
 struct Builtin;
 
@@ -93,7 +103,8 @@ struct Builtin<function> {
 private:
     static constexpr i64 small = 1 << 12;  // elements of all arrays
     static constexpr bool takes_rest = (std::is_same<A, Arrays>::value || ...);
-    static constexpr bool takes_arrays = takes_rest || (std::is_same<A, const Array&>::value || ...);
+    static constexpr bool has_size =
+        takes_rest || ((std::is_same<A, const Array&>::value || std::is_same<A, Elements>::value) || ...);
 
     template <class T>
     static decltype(auto) read(const void* const* objects, i64 count, i64 i) {
@@ -120,7 +131,7 @@ private:
     }
 
     static R compute(A... arguments) {
-        const WithoutGil guard(!takes_arrays || (Argument<A>::size(arguments) + ... + 0) >= small);
+        const WithoutGil guard(!has_size || (Argument<A>::size(arguments) + ... + 0) >= small);
         return function(arguments...);
     }
 };

@@ -10,8 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "calls.h"
 #include "lanes.h"
-#include "pool.h"
 
 namespace gradcore {
 
@@ -406,17 +406,26 @@ void sum_windows(const Geometry& g, i64 threads, const T* x, const T* grad, T* o
     });
 }
 
+// Functions that Python calls, with the numbers of a `Geometry` as an array of int64. Inputs are contiguous.
+template <class T>
+void run_correlate(i64 threads, const Array& geometry, const Array& x, const Array& weight, const Array& out) {
+    const int last = out.dims - 1;
+    Steps steps{};
+    steps.image = out.strides[0] / i64(sizeof(T)), steps.output = out.strides[1] / i64(sizeof(T));
+    for (int d = 0; d < last - 1; ++d) steps.spatial[2 - d] = out.strides[last - d] / i64(sizeof(T));
+    correlate(*reinterpret_cast<const Geometry*>(geometry.data), steps, threads, reinterpret_cast<const T*>(x.data),
+              reinterpret_cast<const T*>(weight.data), reinterpret_cast<T*>(out.data));
+}
+
+template <class T>
+void run_sum_windows(i64 threads, const Array& geometry, const Array& x, const Array& grad, const Array& out) {
+    sum_windows(*reinterpret_cast<const Geometry*>(geometry.data), threads, reinterpret_cast<const T*>(x.data),
+                reinterpret_cast<const T*>(grad.data), reinterpret_cast<T*>(out.data));
+}
+
 }  // namespace gradcore
 
-#define FUNCTIONS(T, letter)                                                                                        \
-    extern "C" void gradcore_correlate_##letter(int64_t threads, const gradcore::Geometry* g,                       \
-                                                const gradcore::Steps* steps, const T* x, const T* weight, T* out) { \
-        gradcore::correlate(*g, *steps, threads, x, weight, out);                                                   \
-    }                                                                                                               \
-    extern "C" void gradcore_sum_windows_##letter(int64_t threads, const gradcore::Geometry* g, const T* x,         \
-                                                  const T* grad, T* out) {                                          \
-        gradcore::sum_windows(*g, threads, x, grad, out);                                                           \
-    }
-
-FUNCTIONS(float, f)
-FUNCTIONS(double, d)
+BUILTIN(gradcore_correlate_f, &gradcore::run_correlate<float>)
+BUILTIN(gradcore_correlate_d, &gradcore::run_correlate<double>)
+BUILTIN(gradcore_sum_windows_f, &gradcore::run_sum_windows<float>)
+BUILTIN(gradcore_sum_windows_d, &gradcore::run_sum_windows<double>)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
-from functools import cached_property, lru_cache
+from collections.abc import Sequence
+from functools import lru_cache
 from itertools import chain, product
 from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradcore.backends.compiled.calls import CompiledCalls
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.portable.sliding import phases
 from gradcore.core.typing import AnyArray
@@ -46,23 +45,8 @@ def _has_outputs(backend: Any, x: AnyArray, grad: AnyArray, kernel: Ints, settin
     )
 
 
-class CompiledConvolution(NumpyBackend):
+class CompiledConvolution(CompiledCalls):
     """Cross-correlation of images with weights, and the gradient by the weights."""
-
-    library: ctypes.CDLL
-
-    @cached_property
-    def _correlations(self) -> dict[str, Callable[..., None]]:
-        return self._bind_by_dtype("gradcore_correlate", 5)
-
-    @cached_property
-    def _weight_gradients(self) -> dict[str, Callable[..., None]]:
-        return self._bind_by_dtype("gradcore_sum_windows", 4)
-
-    def _bind_by_dtype(self, name: str, addresses: int) -> dict[str, Callable[..., None]]:
-        """Return functions of the library, by dtype, that take a number of threads and `addresses` addresses."""
-        make = ctypes.CFUNCTYPE(None, ctypes.c_int64, *[ctypes.c_void_p] * addresses)
-        return {char: make((f"{name}_{char}", self.library)) for char in _LANES}
 
     def correlate(self, x: AnyArray, weight: AnyArray, settings: ConvSettings, out: AnyArray) -> None:
         geometry = None
@@ -72,12 +56,8 @@ class CompiledConvolution(NumpyBackend):
         if geometry is None or geometry.used[x.dtype.char] < _USED:
             super().correlate(x, weight, settings, out)
             return
-        x, weight = np.ascontiguousarray(x), np.ascontiguousarray(weight)
-        steps = [step // out.itemsize for step in out.strides]
-        steps[2:2] = [0] * (5 - len(steps))
-        addresses = (a.ctypes.data for a in (x, weight, out))
-        strides = (ctypes.c_int64 * 5)(*steps)
-        self._correlations[x.dtype.char](threads.available(), geometry.numbers, strides, *addresses)
+        arrays = np.ascontiguousarray(x), np.ascontiguousarray(weight), out
+        self._function("gradcore_correlate", x.dtype.char)(threads.available(), geometry.numbers, *arrays)
 
     @kernel_for(_has_outputs)
     def weight_gradient(self, x: AnyArray, grad: AnyArray, kernel: Ints, settings: ConvSettings) -> AnyArray:
@@ -86,8 +66,8 @@ class CompiledConvolution(NumpyBackend):
         geometry = _geometry(x.shape, shape, grad.shape[2:], *_tuples(settings))
         x, grad = np.ascontiguousarray(x), np.ascontiguousarray(grad)
         out = np.empty((groups, grad.shape[1] // groups, prod(shape[1:])), x.dtype)
-        addresses = (a.ctypes.data for a in (x, grad, out))
-        self._weight_gradients[x.dtype.char](threads.available(), geometry.numbers, *addresses)
+        function = self._function("gradcore_sum_windows", x.dtype.char)
+        function(threads.available(), geometry.numbers, x, grad, out)
         return out
 
 
@@ -98,13 +78,13 @@ def geometry_of(
     if char not in _LANES or prod(weight[2:]) < 2:
         return None
     geometry = _geometry(x, weight, spatial, *_tuples(settings))
-    return list(geometry.numbers) if geometry.used[char] >= _USED else None
+    return geometry.numbers.tolist() if geometry.used[char] >= _USED else None
 
 
 class Geometry(NamedTuple):
     """The C structure `Geometry` of `convolution.cpp`, and the share of SIMD lanes that have an output, by dtype."""
 
-    numbers: Any
+    numbers: np.ndarray[Any, np.dtype[np.int64]]
     used: dict[str, float]
 
 
@@ -143,4 +123,4 @@ def _geometry(
     rows, width = prod(spatial[:-1]), spatial[-1]
     registers = {lanes: min(-(-(last + 1) // lanes), rows * -(-width // lanes)) for lanes in _LANES.values()}
     usage = {char: prod(spatial) / (registers[lanes] * lanes) for char, lanes in _LANES.items()}
-    return Geometry((ctypes.c_int64 * len(numbers))(*numbers), usage)
+    return Geometry(np.array(numbers, np.int64), usage)

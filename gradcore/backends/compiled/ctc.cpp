@@ -3,8 +3,7 @@
 #include <cstring>
 #include <memory>
 
-#include "arrays.h"
-#include "pool.h"
+#include "calls.h"
 
 namespace gradcore {
 namespace {
@@ -19,8 +18,8 @@ struct Problem {
 };
 
 template <class T>
-T* data(const void* object) {
-    return reinterpret_cast<T*>(array_of(object).data);
+T* data(const Array& array) {
+    return reinterpret_cast<T*>(array.data);
 }
 
 // Rows of a sequence's positions, with room for predecessors or successors beyond the ends.
@@ -134,30 +133,33 @@ void each_sequence(const Problem& p, const F& work) {
     spread(p.batch, grain / (p.steps * p.positions) + 1, 1, p.threads, work);
 }
 
+// Labels and counts are of int64, ends are bools; all arrays are contiguous.
+template <class T>
+void ctc(i64 steps, i64 batch, i64 classes, i64 positions, i64 blank, i64 threads, const Array& log_probs,
+         const Array& labels, const Array& ends, const Array& counts, const Array& losses, const Array& alphas) {
+    const Problem p{steps, batch, classes, positions, blank, threads};
+    each_sequence(p, [&](i64 begin, i64 end) {
+        losses_of(p, begin, end, data<const T>(log_probs), data<const i64>(labels), data<const bool>(ends),
+                  data<const i64>(counts), data<T>(losses), data<T>(alphas));
+    });
+}
+
+template <class T>
+void ctc_back(i64 steps, i64 batch, i64 classes, i64 positions, i64 blank, i64 threads, const Array& grad,
+              const Array& log_probs, const Array& labels, const Array& ends, const Array& counts, const Array& losses,
+              const Array& alphas, const Array& out) {
+    const Problem p{steps, batch, classes, positions, blank, threads};
+    each_sequence(p, [&](i64 begin, i64 end) {
+        gradient_of(p, begin, end, data<const T>(grad), data<const T>(log_probs), data<const i64>(labels),
+                    data<const bool>(ends), data<const i64>(counts), data<const T>(losses), data<const T>(alphas),
+                    data<T>(out));
+    });
+}
+
 }  // namespace
 }  // namespace gradcore
 
-using namespace gradcore;
-
-// Labels and counts are of int64, ends are bools; all arrays are contiguous.
-#define KERNELS(suffix, T)                                                                                           \
-    extern "C" void gradcore_ctc_##suffix(const Problem* p, const void* log_probs, const void* labels,               \
-                                          const void* ends, const void* counts, const void* losses,                  \
-                                          const void* alphas) {                                                      \
-        each_sequence(*p, [&](i64 begin, i64 end) {                                                                  \
-            losses_of(*p, begin, end, data<const T>(log_probs), data<const i64>(labels), data<const bool>(ends),     \
-                      data<const i64>(counts), data<T>(losses), data<T>(alphas));                                    \
-        });                                                                                                          \
-    }                                                                                                                \
-    extern "C" void gradcore_ctc_back_##suffix(const Problem* p, const void* grad, const void* log_probs,            \
-                                               const void* labels, const void* ends, const void* counts,             \
-                                               const void* losses, const void* alphas, const void* out) {            \
-        each_sequence(*p, [&](i64 begin, i64 end) {                                                                  \
-            gradient_of(*p, begin, end, data<const T>(grad), data<const T>(log_probs), data<const i64>(labels),      \
-                        data<const bool>(ends), data<const i64>(counts), data<const T>(losses),                      \
-                        data<const T>(alphas), data<T>(out));                                                        \
-        });                                                                                                          \
-    }
-
-KERNELS(f, float)
-KERNELS(d, double)
+BUILTIN(gradcore_ctc_f, &gradcore::ctc<float>)
+BUILTIN(gradcore_ctc_d, &gradcore::ctc<double>)
+BUILTIN(gradcore_ctc_back_f, &gradcore::ctc_back<float>)
+BUILTIN(gradcore_ctc_back_d, &gradcore::ctc_back<double>)

@@ -3,7 +3,7 @@
 
 #include "halves.h"
 
-#include "pool.h"
+#include "calls.h"
 
 using gradcore::Brain;
 using gradcore::convert_all;
@@ -52,9 +52,10 @@ void run(const Call& call, i64 start, i64 stop) {
     }
 }
 
+void run_halves(const Call* call, i64 threads) {
+    gradcore::spread(call->size, call->grain, step_of_parts, threads, [&](i64 start, i64 stop) { run(*call, start, stop); });
+}
+
 }  // namespace
 
-extern "C" void gradcore_run_halves(const void* call, i64 threads) {
-    const Call& given = *static_cast<const Call*>(call);
-    gradcore::spread(given.size, given.grain, step_of_parts, threads, [&](i64 start, i64 stop) { run(given, start, stop); });
-}
+BUILTIN(gradcore_run_halves, &run_halves)

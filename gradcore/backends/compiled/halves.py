@@ -11,6 +11,7 @@ import numpy as np
 
 from gradcore.backends.compiled.conversions import character
 from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward, Loop
+from gradcore.backends.compiled.library import builtin
 from gradcore.backends.numpy import threads
 from gradcore.core.typing import AnyArray
 
@@ -84,7 +85,7 @@ class CompiledHalves(CompiledElementwise):
         for k, x in enumerate(arrays):
             call.kinds[k] = _KINDS[character(x.dtype)] if x.ndim else _REPEATED
             call.data[k] = x.ctypes.data
-        self.library.gradcore_run_halves(ctypes.byref(call), ctypes.c_int64(threads.available()))
+        builtin(self.library, "gradcore_run_halves")(ctypes.addressof(call), threads.available())
 
 
 def _is_fit(x: Any, dtype: Any, shape: Sequence[int]) -> bool:

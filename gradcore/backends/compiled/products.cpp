@@ -6,11 +6,10 @@
 #include <numeric>
 
 #include "blas.h"
+#include "calls.h"
 #include "matrix_kernel.h"
-#include "pool.h"
 
 using gradcore::Array;
-using gradcore::array_of;
 using gradcore::as_it_is;
 using gradcore::Gemm;
 using gradcore::i64;
@@ -157,41 +156,27 @@ void multiply_vector(const void* function, i64 threads, i64 block, const Array& 
     });
 }
 
+// Write the product of `a` and `b`, whose batch dims are equal, to the contiguous array `out`. Return false, and write
+// nothing, if the operands are not supported or, with one thread, if BLAS is faster than the kernel of this library.
+// `gemm` is CBLAS's function for the dtype, which takes 64-bit integers if `long_integers`, else 32-bit ones.
 template <class T>
-void multiply_vector(const void* gemv, bool long_integers, i64 threads, i64 block, const void* x, const void* v,
-                     const void* out) {
-    const auto work = long_integers ? multiply_vector<T, int64_t> : multiply_vector<T, int32_t>;
-    work(gemv, threads, block, array_of(x), array_of(v), array_of(out));
-}
-
-template <class T>
-bool multiply(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b, const void* out) {
+bool run_multiply(const void* gemm, i64 long_integers, i64 threads, const Array& a, const Array& b, const Array& out) {
     const auto work = long_integers ? multiply<T, int64_t> : multiply<T, int32_t>;
-    return work(gemm, threads, array_of(a), array_of(b), array_of(out));
-}
-
-}  // namespace
-
-// Write the product of the NumPy arrays `a` and `b`, whose batch dims are equal, to the contiguous array `out`. Return
-// false, and write nothing, if the operands are not supported or, with one thread, if BLAS is faster than the kernel of
-// this library. `gemm` is CBLAS's function for the dtype, which takes 64-bit integers if `long_integers`, else 32-bit
-// ones.
-extern "C" bool gradcore_multiply_f(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b,
-                                    const void* out) {
-    return multiply<float>(gemm, long_integers, threads, a, b, out);
-}
-extern "C" bool gradcore_multiply_d(const void* gemm, bool long_integers, i64 threads, const void* a, const void* b,
-                                    const void* out) {
-    return multiply<double>(gemm, long_integers, threads, a, b, out);
+    return work(gemm, threads, a, b, out);
 }
 
 // Write to `out` the products of the rows of a contiguous matrix with a vector. With a `block`, write vector-matrix
 // products instead: each multiplies `block` numbers of `v` with as many rows, and the caller adds the results.
-extern "C" void gradcore_multiply_vector_f(const void* gemv, bool long_integers, i64 threads, i64 block, const void* x,
-                                           const void* v, const void* out) {
-    multiply_vector<float>(gemv, long_integers, threads, block, x, v, out);
+template <class T>
+void run_multiply_vector(const void* gemv, i64 long_integers, i64 threads, i64 block, const Array& x, const Array& v,
+                         const Array& out) {
+    const auto work = long_integers ? multiply_vector<T, int64_t> : multiply_vector<T, int32_t>;
+    work(gemv, threads, block, x, v, out);
 }
-extern "C" void gradcore_multiply_vector_d(const void* gemv, bool long_integers, i64 threads, i64 block, const void* x,
-                                           const void* v, const void* out) {
-    multiply_vector<double>(gemv, long_integers, threads, block, x, v, out);
-}
+
+}  // namespace
+
+BUILTIN(gradcore_multiply_f, &run_multiply<float>)
+BUILTIN(gradcore_multiply_d, &run_multiply<double>)
+BUILTIN(gradcore_multiply_vector_f, &run_multiply_vector<float>)
+BUILTIN(gradcore_multiply_vector_d, &run_multiply_vector<double>)

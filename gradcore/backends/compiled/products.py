@@ -6,16 +6,14 @@ product, and would slow down each other.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import WORTH_A_THREAD
+from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.matmul import MANY, blas_alone
 from gradcore.backends.numpy.openblas import NUMPY
 
@@ -30,30 +28,26 @@ _OF_VECTORS = {"f": "sgemv", "d": "dgemv"}
 _LARGE, _BLOCK = 2 * WORTH_A_THREAD, 256
 
 
-class CompiledProducts(NumpyBackend):
+class CompiledProducts(CompiledCalls):
     """Products of matrices, and of batches of them."""
-
-    library: ctypes.CDLL
 
     @cached_property
     def _multiply(self) -> dict[str, Callable[..., bool]]:
         """Functions ``(threads, a, b, out)`` by dtype; empty if NumPy has another BLAS."""
-        return self._bind_to_blas("multiply", _FUNCTIONS, ctypes.c_bool)
+        return self._bind_to_blas("gradcore_multiply", _FUNCTIONS)
 
     @cached_property
     def _multiply_vector(self) -> dict[str, Callable[..., None]]:
         """Functions ``(threads, block, x, v, out)`` by dtype."""
-        return self._bind_to_blas("multiply_vector", _OF_VECTORS, None, ctypes.c_int64)
+        return self._bind_to_blas("gradcore_multiply_vector", _OF_VECTORS)
 
-    def _bind_to_blas(self, name: str, functions: dict[str, str], result: Any, *settings: Any) -> dict[str, Any]:
-        results: dict[str, Any] = {}
-        for char, of_blas in functions.items():
-            address = NUMPY.function(of_blas)
-            if address is not None:
-                kinds: list[Any] = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_int64, *settings]
-                kind = ctypes.CFUNCTYPE(result, *kinds, *[ctypes.py_object] * 3)
-                results[char] = partial(kind((f"gradcore_{name}_{char}", self.library)), *address)
-        return results
+    def _bind_to_blas(self, name: str, functions: dict[str, str]) -> dict[str, Any]:
+        addresses = {char: NUMPY.function(of_blas) for char, of_blas in functions.items()}
+        return {
+            char: partial(self._function(name, char), *address)
+            for char, address in addresses.items()
+            if address is not None
+        }
 
     def times_vector(self, x: Any, v: Any) -> Any:
         number, multiply = threads.available(), self._vector_product(x, v)

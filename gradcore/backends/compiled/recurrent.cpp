@@ -4,9 +4,8 @@
 #include <cstring>
 #include <memory>
 
-#include "arrays.h"
+#include "calls.h"
 #include "lanes.h"
-#include "pool.h"
 
 namespace gradcore {
 namespace {  // other sources define functions with the same names
@@ -393,33 +392,31 @@ void rnn_back(const Sequence& s, const Array& upstreams, const Array& weights, c
 
 // ------------------------------------------------------------------------------------------------------------ calls
 
-// The function that Python calls for a kernel. It takes the sequence, then NumPy arrays. An empty array stands for a
-// missing one.
+// The function that Python calls for a kernel. `steps` contains the number of samples of each step, then the first row of
+// each. An empty array stands for a missing one.
 template <auto kernel>
-struct Entry;
+struct SequenceEntry;
 
 template <class... A, void (*kernel)(const Sequence&, const A&...)>
-struct Entry<kernel> {
-    template <class>
-    using Object = const void*;
-
-    static void run(const Sequence* sequence, Object<A>... objects) { kernel(*sequence, array_of(objects)...); }
+struct SequenceEntry<kernel> {
+    static void run(const Array& steps, i64 batch, i64 width, i64 outputs, i64 reverse, i64 relu, i64 threads, i64 parts,
+                    const A&... arrays) {
+        const i64 count = steps.extents[1], *sizes = reinterpret_cast<const i64*>(steps.data);
+        const Sequence sequence{count, batch, width, outputs, sizes, sizes + count, reverse, relu, threads, parts};
+        kernel(sequence, arrays...);
+    }
 };
 
 }  // namespace
 }  // namespace gradcore
 
-// The addresses of these functions, by kernel and type.
+#define SEQUENCE_KERNEL(name)                                                                \
+    BUILTIN(gradcore_##name##_f, &gradcore::SequenceEntry<&gradcore::name<float>>::run)      \
+    BUILTIN(gradcore_##name##_d, &gradcore::SequenceEntry<&gradcore::name<double>>::run)
 
-#define KERNEL(name)                                                                                                  \
-    extern "C" {                                                                                                      \
-    const void* gradcore_##name##_f = reinterpret_cast<const void*>(&gradcore::Entry<&gradcore::name<float>>::run);   \
-    const void* gradcore_##name##_d = reinterpret_cast<const void*>(&gradcore::Entry<&gradcore::name<double>>::run);  \
-    }
-
-KERNEL(lstm)
-KERNEL(lstm_back)
-KERNEL(gru)
-KERNEL(gru_back)
-KERNEL(rnn)
-KERNEL(rnn_back)
+SEQUENCE_KERNEL(lstm)
+SEQUENCE_KERNEL(lstm_back)
+SEQUENCE_KERNEL(gru)
+SEQUENCE_KERNEL(gru_back)
+SEQUENCE_KERNEL(rnn)
+SEQUENCE_KERNEL(rnn_back)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ctypes
-from functools import cached_property
+from functools import lru_cache
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
 
+from gradcore.backends.compiled.calls import CompiledCalls
 from gradcore.backends.numpy import threads
-from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.recurrent import Steps
 from gradcore.core.typing import AnyArray
 
@@ -20,47 +18,24 @@ __all__ = ["CompiledRecurrent"]
 _SAMPLES, _WORTH_A_THREAD = 4, 1 << 18
 
 
-class _Sequence(ctypes.Structure):
-    """Sizes and flags for a call of a kernel of `recurrent.cpp`."""
-
-    _fields_ = (
-        ("steps", ctypes.c_int64), ("batch", ctypes.c_int64), ("width", ctypes.c_int64), ("outputs", ctypes.c_int64),
-        ("sizes", ctypes.c_void_p), ("starts", ctypes.c_void_p), ("reverse", ctypes.c_int64), ("relu", ctypes.c_int64),
-        ("threads", ctypes.c_int64), ("parts", ctypes.c_int64),
-    )  # fmt: skip
+@lru_cache(maxsize=64)
+def _describe_steps(sizes: tuple[int, ...]) -> AnyArray:
+    """Return an array of the number of samples of each step, and of the first row of each."""
+    return np.array([sizes, [0, *accumulate(sizes)][:-1]], np.int64)
 
 
-class CompiledRecurrent(NumpyBackend):
+class CompiledRecurrent(CompiledCalls):
     """Recurrent layers whose steps are all computed in one call."""
-
-    library: ctypes.CDLL
-
-    @cached_property
-    def _sequences(self) -> dict[tuple[str, str], Any]:
-        return {}
 
     def _run_steps(
         self, name: str, steps: Steps, widths: tuple[int, int], *arrays: AnyArray, relu: bool = False
     ) -> None:
         """Run a kernel of `recurrent.cpp` over all steps, on contiguous arrays of one dtype."""
-        char = arrays[-1].dtype.char
-        function = self._sequences.get((name, char))
-        if function is None:
-            address = ctypes.c_void_p.in_dll(self.library, f"gradcore_{name}_{char}").value or 0
-            kinds = [ctypes.c_void_p] + [ctypes.py_object] * len(arrays)
-            function = self._sequences[name, char] = ctypes.CFUNCTYPE(None, *kinds)(address)
-        sizes = steps.sizes
-        numbers = np.array([sizes, [0, *accumulate(sizes)][:-1]], np.int64)
-        address, number = numbers.ctypes.data, len(sizes)
-        batch = max(sizes)
-        available = threads.available()
+        batch, available = max(steps.sizes), threads.available()
         parts = max(1, min(available, batch // _SAMPLES, steps.rows * widths[0] * widths[1] // _WORTH_A_THREAD))
-        function(
-            ctypes.byref(
-                _Sequence(number, batch, *widths, address, address + 8 * number, steps.reverse, relu, available, parts)
-            ),
-            *arrays,
-        )
+        sizes = _describe_steps(tuple(steps.sizes))
+        function = self._function(f"gradcore_{name}", arrays[-1].dtype.char)
+        function(sizes, batch, *widths, steps.reverse, relu, available, parts, *arrays)
 
     def run_lstm(
         self,

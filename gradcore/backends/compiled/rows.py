@@ -281,7 +281,6 @@ class CompiledRows(CompiledCalls):
 class _Plan(NamedTuple):
     """A call of a declared kernel for arguments of one shape and dtype, which later calls reuse."""
 
-    function: Callable[..., Any]
     height: int
     width: int
     dtype: np.dtype[Any]
@@ -302,7 +301,7 @@ def _eager(kernel: RowKernel) -> Any:
     defaults = [word.partition("=")[2] for word in further_reads]
     width_of = width_of_rows(kernel, call)
 
-    def prepare(backend: CompiledRows, x: Any, rest: tuple[Any, ...]) -> _Plan | None:
+    def prepare(x: Any, rest: tuple[Any, ...]) -> _Plan | None:
         shape, kind = x.shape, x.dtype
         width = width_of(x, rest) if x.size else 0
         if width == 0:
@@ -311,9 +310,8 @@ def _eager(kernel: RowKernel) -> Any:
         height = x.size // width
         kept = shape[: x.ndim - number_of_dims] + (1,) * number_of_dims
         shapes = {"row": (height,), "kept": kept}
-        function = backend._function(symbol, kind.char)
         results = [(shapes.get(word, shape), np.int64 if word == "index" else kind) for word in kernel.writes]
-        return _Plan(function, height, width, kind, results, width < least_width)
+        return _Plan(height, width, kind, results, width < least_width)
 
     def run(backend: CompiledRows, x: Any, *rest: Any) -> Any:
         key: tuple[Any, ...] = symbol, x.shape, x.dtype, rest
@@ -326,10 +324,10 @@ def _eager(kernel: RowKernel) -> Any:
         except KeyError:
             if len(plans) >= _MOST_PLANS:
                 plans.clear()
-            plan = plans[key] = prepare(backend, x, rest)
+            plan = plans[key] = prepare(x, rest)
         if plan is None or (plan.is_narrow and least_width <= _LARGE <= x.size):
             return NotImplemented
-        function, height, width, kind, formats, _ = plan
+        height, width, kind, formats, _ = plan
         inputs = [x]
         for default, array in zip(defaults, rest, strict=False):
             inputs.append(np.full(width, int(default), kind) if array is None else array)
@@ -337,6 +335,7 @@ def _eager(kernel: RowKernel) -> Any:
         results = [empty(*each) for each in formats]
         value = number if setting < 0 else rest[setting] if setting < len(rest) else 0
         work = height, height, width, 0, 0, value, height * width, _WORTH_A_THREAD, available()
+        function = backend._function(symbol, kind.char)
         if not function(*work, *inputs, *results):
             function(*work, *[as_dense(a) for a in inputs], *results)
         return results[0] if of_elements else tuple(results)

@@ -2,8 +2,7 @@
 
 #include <algorithm>
 
-#include "arrays.h"
-#include "pool.h"
+#include "calls.h"
 
 using gradcore::Array;
 using gradcore::array_of;
@@ -36,14 +35,12 @@ bool is_like(const Array& grad, const Array& param) {
     return grad.is_contiguous() && grad.is_aligned() && grad.dtype == param.dtype && grad.has_shape_of(param);
 }
 
-}  // namespace
-
 // Make the step if all arrays are contiguous and gradients are like parameters. Return whether it was made.
-extern "C" bool gradcore_step(const void* step_, const void* batch_, i64 threads, const void* const* grads,
-                              const double* numbers) {
-    const Step& step = *static_cast<const Step*>(step_);
-    const Batch& batch = *static_cast<const Batch*>(batch_);
-    const i64 *offsets = batch.offsets, total = offsets[batch.params];
+bool run_step(gradcore::Elements elements, const Step* step_, const Batch* batch_, i64 threads,
+              const void* const* grads, const double* numbers) {
+    const Step& step = *step_;
+    const Batch& batch = *batch_;
+    const i64 *offsets = batch.offsets, total = elements.count;
     for (i64 i = 0; i < batch.params; ++i) {
         const Array& param = array_of(batch.objects[i]);
         if (!fits(param, offsets[i + 1] - offsets[i]) || !is_like(array_of(grads[i]), param)) return false;
@@ -68,3 +65,7 @@ extern "C" bool gradcore_step(const void* step_, const void* batch_, i64 threads
     });
     return true;
 }
+
+}  // namespace
+
+BUILTIN(gradcore_step, &run_step)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradcore.backends.compiled.library import builtin
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.optimizers import Batch, Formula
@@ -50,6 +51,7 @@ class _Prepared:
         self.objects = (ctypes.c_void_p * len(arrays))(*map(id, arrays))
         addresses = ctypes.addressof(self.offsets), ctypes.addressof(self.objects)
         self.batch = _Batch(len(batch.params), len(batch.states), *addresses)
+        self.address, self.size = ctypes.addressof(self.batch), batch.offsets[-1]
         self.grads: Any = ctypes.c_void_p * len(batch.params)
         #: If a parameter occurs twice, its steps must run one after another.
         self.in_order = len({id(p) for p in batch.params}) < len(batch.params)
@@ -77,9 +79,8 @@ class StepFunction:
         self.positions = (ctypes.c_int64 * len(positions))(*positions)
         address = ctypes.addressof(self.positions)
         self.step = _Step(function, _WORTH_A_THREAD, dtype.itemsize, len(positions), address)
-        self.run = library.gradcore_step
-        self.run.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p]
-        self.run.restype = ctypes.c_bool
+        self.address = ctypes.addressof(self.step)
+        self.run = builtin(library, "gradcore_step")
 
     def __call__(self, batch: Batch, settings: dict[str, Any]) -> bool:
         """Make the step.
@@ -92,9 +93,9 @@ class StepFunction:
             prepared = batch.prepared = _Prepared(batch)
         grads = prepared.grads(*map(id, batch.grads))
         numbers = self.numbers(*[evaluate(settings) for evaluate in self.evaluators])
-        step, of_batch = ctypes.byref(self.step), ctypes.byref(prepared.batch)
         thread_count = 1 if prepared.in_order else threads.available()
-        return self.run(step, of_batch, thread_count, grads, numbers)
+        addresses = ctypes.addressof(grads), ctypes.addressof(numbers)
+        return self.run(prepared.size, self.address, prepared.address, thread_count, *addresses)  # type: ignore[no-any-return]
 
 
 class CompiledSteps(NumpyBackend):
