@@ -122,15 +122,16 @@ def copy_(self: AnyTensor, src: Any, non_blocking: bool = False) -> Any:
     non_blocking : bool
         Whether the host may go on before a copy between devices is done.
     """
-    if src.__class__ not in PLAIN_TYPES and (overriding := overriding_arguments((src,))):
-        return hand_over(type(self).copy_, overriding, (self, src), {})
-    if isinstance(src, dispatch.Number):
-        src = functional.full((), src, dtype=_python_type(src), device=self._device)
-    elif not isinstance(src, Variable):
-        src = functional.as_tensor(src, device=self._device)
+    if src.__class__ not in PLAIN_TYPES:
+        if overriding := overriding_arguments((src,)):
+            return hand_over(type(self).copy_, overriding, (self, src), {})
+        if isinstance(src, dispatch.Number):
+            src = functional.full((), src, dtype=_python_type(src), device=self._device)
+        elif not isinstance(src, Variable):
+            src = functional.as_tensor(src, device=self._device)
     if src._array.shape != self._array.shape:
         expand_shape(src._array.shape, self._array.shape)
-    if src._device.real is not self._device.real:
+    if src._device is not self._device and src._device.real is not self._device.real:
         src = functional.to(src, self._device, non_blocking=non_blocking)
     return overwrite(OPS["copy"], self, "copy_into", (_cast(src, self),), (src, non_blocking))
 

@@ -18,7 +18,7 @@ import scipy.special
 import gradcore as gc
 from gradcore.backends.codegen.emit_cpp import emit, trace_loop
 from gradcore.backends.compiled import building, elementwise, library
-from gradcore.backends.compiled.elementwise import CompiledElementwise, Forward
+from gradcore.backends.compiled.elementwise import _MOST_LOOPS, Choice, CompiledElementwise, Forward
 from gradcore.backends.compiled.variants import VARIANTS
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.ops.declare.table import OPS, Op
@@ -297,6 +297,26 @@ def test_inexact_single_steps_do_not_depend_on_threads(
     gc.set_num_threads(before)
     assert same_bits(*found)
     assert same_bits(found[0], F.exp(x)) is not is_loop
+
+
+def test_a_setting_that_changes_in_each_call_is_not_looked_up(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "_choices", {})
+    elu, x, calls = compiled.small_kernel_of("elu"), np.linspace(-1, 1, 9, dtype=np.float32), []
+    find = compiled._loop_of
+    monkeypatch.setattr(compiled, "_loop_of", lambda *arguments: (calls.append(arguments), find(*arguments))[1])
+    for i in range(200):
+        np.testing.assert_allclose(elu(x, 1 + i / 8, 1, 1), np.where(x > 0, x, (1 + i / 8) * np.expm1(x)), 1e-6)
+    assert len(calls) == _MOST_LOOPS
+
+
+def test_small_arrays_have_one_kernel_in_both_paths(compiled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("gelu", "sigmoid", "elu"):
+        choice = compiled._choose_kernels(name)
+        assert compiled.small_kernel_of(name) is choice.small is choice.medium
+    monkeypatch.setitem(compiled._choices, "gelu", Choice(lambda *_: "small", lambda *_: "medium", 4))
+    general, x = compiled.kernel_of("gelu"), np.zeros(3, np.float32)
+    assert (compiled.small_kernel_of("gelu")(x, "none"), general(x, "none")) == ("small", "medium")
+    assert general(np.zeros(4, np.float32), "none").tolist() == [0.0] * 4
 
 
 @pytest.mark.parametrize("size", [300, 100_000])

@@ -30,9 +30,9 @@ _NARROW = 16
 #: Elements times steps that are worth a thread; least number of elements of a thread; elements from which a single step
 #: is computed by a loop.
 _WORTH_A_THREAD, _LEAST, _SINGLE = 1 << 16, 1 << 13, 1 << 16
-#: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; layouts
-#: that a loop caches.
-_MOST_SETTINGS, _MOST_LAYOUTS = 16, 1_000
+#: Settings of a formula for which loops are looked up, as tracing costs as much as NumPy on a million elements; dtypes
+#: and settings for which a kernel of small arrays stores loops; layouts that a loop caches.
+_MOST_SETTINGS, _MOST_LOOPS, _MOST_LAYOUTS = 16, 64, 1_000
 #: Steps up to which NumPy's functions are as fast as the lookup of a loop by the settings of an operation.
 _SHORT = 3
 #: Classes of settings by whose values loops for small arrays are looked up.
@@ -156,6 +156,24 @@ class Forward:
         return getattr(F, self.name)(*operands)
 
 
+class Choice(NamedTuple):
+    """The kernels of an operation.
+
+    Attributes
+    ----------
+    small : callable
+        For small arrays that are not broadcast to a large one.
+    medium : callable
+        For other arrays of fewer than `least` elements, and where there is no loop.
+    least : int
+        The number of elements from which loops are used.
+    """
+
+    small: Callable[..., Any]
+    medium: Callable[..., Any]
+    least: int
+
+
 class CompiledElementwise(NumpyBackend):
     """Elementwise operations and their derivatives as compiled loops."""
 
@@ -168,6 +186,7 @@ class CompiledElementwise(NumpyBackend):
         self.pooled = functools.cache(functools.partial(wrap_for_pool, library))
         self._loops: dict[Any, Loop | None] = {}
         self._settings: Counter[Any] = Counter()
+        self._choices: dict[str, Choice] = {}
         #: Formulas of a single step, and whether NumPy's function has the same result: then loops are for threads.
         self._single: dict[Any, bool] = {}
         threads.hush_before(library.gradcore_hush_threads)
@@ -191,22 +210,47 @@ class CompiledElementwise(NumpyBackend):
         return not is_small and hasattr(getattr(self, plain_name), "function")
 
     def small_kernel_of(self, name: str) -> Callable[..., Any]:
-        plain = self._plain_kernel_of(name)
-        if not self._prefers_loops(name, plain):
-            return plain
-        return self._prefer_loop(plain, Forward(name), len(self.elementwise[name]) == 1)
+        return self._choose_kernels(name).small
 
-    def _prefers_loops(self, name: str, plain: Callable[..., Any]) -> bool:
-        """Return whether an operation on small arrays calls loops: if NumPy's kernel calls several functions."""
-        parameters = len(self.elementwise.get(name, ()))
-        # Methods of several operands are short: most call NumPy once or twice.
-        takes_loops = parameters == 1 or (parameters > 1 and isinstance(plain, functools.partial))
-        return takes_loops and not isinstance(plain, np.ufunc)
+    def kernel_of(self, name: str) -> Callable[..., Any]:
+        if name not in self.elementwise:
+            return super().kernel_of(name)
+        choice, formula = self._choose_kernels(name), Forward(name)
+        plain = choice.medium
 
-    def _plain_kernel_of(self, name: str) -> Callable[..., Any]:
-        """Return NumPy's kernel for small arrays."""
+        def compute(*operands: Any) -> Any:
+            if self._is_for_numpy(formula, operands[0]):
+                return plain(*operands)
+            result = self.compute_by_loop(formula, operands)
+            return plain(*operands) if result is None else result
+
+        # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
+        optional = getattr(getattr(type(self), name, None), "__defaults__", None)
+        return _by_size(plain, compute, 0 if optional else len(self.elementwise[name]), choice.least)
+
+    def _choose_kernels(self, name: str) -> Choice:
+        """Return the kernels of an operation for arrays of different sizes.
+
+        Calls by the fast path and by the general path get the same kernels, so that they compute the same.
+        """
+        choice = self._choices.get(name)
+        if choice is None:
+            choice = self._choices[name] = self._make_choice(name)
+        return choice
+
+    def _make_choice(self, name: str) -> Choice:
         kernel = super().small_kernel_of(name)
-        return getattr(kernel, "function", kernel)
+        plain = getattr(kernel, "function", kernel)
+        parameters = len(self.elementwise.get(name, ()))
+        if not parameters:
+            return Choice(plain, plain, self.LARGE)
+        is_single = isinstance(plain, np.ufunc)
+        least = _least_of_single_step(name not in APPROXIMATE) if is_single else self.LARGE
+        # NumPy's kernel calls several functions. Methods of several operands are short: most call NumPy once or twice.
+        if (parameters == 1 and not is_single) or (parameters > 1 and isinstance(plain, functools.partial)):
+            small = self._prefer_loop(plain, Forward(name), parameters == 1)
+            return Choice(small, small, least)
+        return Choice(plain, super().kernel_of(name), least)
 
     def _prefer_loop(self, plain: Callable[..., Any], formula: Forward, is_unary: bool) -> Callable[..., Any]:
         """Return a kernel for small arrays: one call of a loop instead of the calls of NumPy by `plain`."""
@@ -237,64 +281,16 @@ class CompiledElementwise(NumpyBackend):
             try:
                 loop = loops[found]
             except KeyError:
+                if len(loops) >= _MOST_LOOPS:  # A setting changes in each call.
+                    return plain(x, *rest)
                 loop = self._loop_of(formula, (x, *rest))
                 if loop is not None and loop.steps <= _SHORT:
                     loop = None
-                if len(loops) < _MOST_LAYOUTS:
-                    loops[found] = loop
+                loops[found] = loop
             result = None if loop is None else loop.compute_alike((x, *rest))
             return plain(x, *rest) if result is None else result
 
         return unary if is_unary else kernel
-
-    def kernel_of(self, name: str) -> Callable[..., Any]:
-        plain, formula = super().kernel_of(name), Forward(name)
-        if name not in self.elementwise:
-            return plain
-        if self._prefers_loops(name, self._plain_kernel_of(name)):
-            plain = self.small_kernel_of(name)  # so that both kernels of small arrays compute the same
-
-        def compute(*operands: Any) -> Any:
-            if self._is_for_numpy(formula, operands[0]):
-                return plain(*operands)
-            result = self.compute_by_loop(formula, operands)
-            return plain(*operands) if result is None else result
-
-        # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
-        optional = getattr(getattr(type(self), name, None), "__defaults__", None)
-        is_single = isinstance(self._plain_kernel_of(name), np.ufunc)
-        least = _least_of_single_step(name not in APPROXIMATE) if is_single else self.LARGE
-        return self._choose_by_size(plain, compute, 0 if optional else len(self.elementwise[name]), least)
-
-    @staticmethod
-    def _choose_by_size(
-        plain: Callable[..., Any], compute: Callable[..., Any], operands: int, least: int
-    ) -> Callable[..., Any]:
-        """Return a kernel that calls `compute` if its first operand has `least` elements, else `plain`.
-
-        For a fixed number of operands, the call takes half the time. If `plain` is a function of NumPy, it computes
-        results in place, as it makes a single pass, too.
-        """
-        array = np.ndarray
-
-        def unary(x: Any, out: Any = None) -> Any:
-            if out is not None:
-                return plain(x, out=out)
-            return compute(x) if x.__class__ is array and x.size >= least else plain(x)
-
-        def binary(x: Any, y: Any, out: Any = None) -> Any:
-            if out is not None:
-                return plain(x, y, out=out)
-            return compute(x, y) if x.__class__ is array and x.size >= least else plain(x, y)
-
-        def kernel(x: Any, *rest: Any) -> Any:
-            return compute(x, *rest) if x.__class__ is array and x.size >= least else plain(x, *rest)
-
-        by_number: dict[int, Any] = {1: unary, 2: binary}
-        chosen = by_number.get(operands, kernel)
-        if chosen is not kernel and hasattr(plain, "nout"):
-            chosen.nin, chosen.nout = operands, 1
-        return chosen
 
     def evaluate_tiled(self, formula: Callable[..., Any], *operands: Any) -> Any:
         if self._is_for_numpy(formula, operands[0]):
@@ -364,6 +360,34 @@ class CompiledElementwise(NumpyBackend):
         loop = Loop(self.library, ctypes.cast(function, ctypes.c_void_p).value or 0, kernel, is_array)
         loop.is_exact = emit_cpp.is_exact(kernel)
         return loop
+
+
+def _by_size(plain: Callable[..., Any], compute: Callable[..., Any], operands: int, least: int) -> Callable[..., Any]:
+    """Return a kernel that calls `compute` if its first operand has `least` elements, else `plain`.
+
+    For a fixed number of operands, the call takes half the time. If `plain` is a function of NumPy, it computes
+    results in place, as it makes a single pass, too.
+    """
+    array = np.ndarray
+
+    def unary(x: Any, out: Any = None) -> Any:
+        if out is not None:
+            return plain(x, out=out)
+        return compute(x) if x.__class__ is array and x.size >= least else plain(x)
+
+    def binary(x: Any, y: Any, out: Any = None) -> Any:
+        if out is not None:
+            return plain(x, y, out=out)
+        return compute(x, y) if x.__class__ is array and x.size >= least else plain(x, y)
+
+    def kernel(x: Any, *rest: Any) -> Any:
+        return compute(x, *rest) if x.__class__ is array and x.size >= least else plain(x, *rest)
+
+    by_number: dict[int, Any] = {1: unary, 2: binary}
+    chosen = by_number.get(operands, kernel)
+    if chosen is not kernel and hasattr(plain, "nout"):
+        chosen.nin, chosen.nout = operands, 1
+    return chosen
 
 
 def _is_worth_it(x: Any, exact: bool) -> bool:

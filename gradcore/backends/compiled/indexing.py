@@ -165,6 +165,14 @@ class CompiledIndexing(calls.CompiledCalls):
                 self._raise_out_of_bounds(index, out.shape[dim], dim)
         return super().added_along(out, dim, index, src)
 
+    def take_along(self, x: Array, index: Array, dim: int) -> Array:
+        kind = _kind_of(x)
+        if kind is not None and x.ndim and index.size:
+            out = np.empty(index.shape, x.dtype)
+            if self._run_indexed("gather_along", kind, dim, False, x, index, out) == _DONE:
+                return out
+        return super().take_along(x, index, dim)
+
     # -- calls -------------------------------------------------------------------------------------------------------
 
     def _run_indexed(

@@ -95,7 +95,7 @@ class StepFunction:
         numbers = self.numbers(*[evaluate(settings) for evaluate in self.evaluators])
         thread_count = 1 if prepared.in_order else threads.available()
         addresses = ctypes.addressof(grads), ctypes.addressof(numbers)
-        return self.run(prepared.size, self.address, prepared.address, thread_count, *addresses)  # type: ignore[no-any-return]
+        return self.run(prepared.size, self.address, prepared.address, thread_count, *addresses)
 
 
 class CompiledSteps(NumpyBackend):

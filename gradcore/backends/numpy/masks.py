@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 __all__ = ["NumpyMasks"]
 
-#: Elements from which the kernels below are faster than NumPy's functions; rows and columns from which the kernel of
-#: triangles is faster; number of rows that the kernel of triangles computes at a time.
-_LARGE, _LEAST, _ROWS = 1 << 12, 64, 32
+#: Elements from which the kernels below are faster than NumPy's functions, and from which triangles are computed a few
+#: rows at a time.
+_LARGE, _ROWS = 1 << 12, 32
 
 
 def _is_large(backend: Any, x: Array) -> bool:
     return bool(x.ndim and x.size >= _LARGE and x.dtype.kind in "biufc")
 
 
-def _is_large_triangle(backend: Any, x: Array, diagonal: int = 0) -> bool:
-    return bool(x.ndim > 1 and x.size >= _LARGE and min(x.shape[-2:]) >= _LEAST)
+def _is_matrix(backend: Any, x: Array, diagonal: int = 0) -> bool:
+    return x.ndim > 1
 
 
 def _is_mask_of_many(backend: Any, x: Array, dtype: Any) -> bool:
@@ -62,11 +62,11 @@ class NumpyMasks(Elementwise):
         rows[:, 0] = positions
         return rows
 
-    @kernel_for(_is_large_triangle)
+    @kernel_for(_is_matrix)
     def tril(self, x: Array, diagonal: int = 0) -> Array:
         return _triangle(x, diagonal, lower=True)
 
-    @kernel_for(_is_large_triangle)
+    @kernel_for(_is_matrix)
     def triu(self, x: Array, diagonal: int = 0) -> Array:
         return _triangle(x, diagonal, lower=False)
 
@@ -74,29 +74,41 @@ class NumpyMasks(Elementwise):
 def _triangle(x: Array, diagonal: int, lower: bool) -> Array:
     """Return matrices with the elements of `x` on one side of a diagonal, and zeros on the other side.
 
-    In a block of rows, only the few columns around the diagonal need a mask; all others are copied or cleared.
+    For small matrices, one mask selects the elements. In large ones, rows that the diagonal does not cross are copied
+    or cleared. In a block of the others, only the few columns around the diagonal need a mask.
     """
-    out, (height, width) = np.empty(x.shape, x.dtype), x.shape[-2:]
+    height, width = x.shape[-2:]
+    if x.size < _LARGE:
+        out = np.zeros(x.shape, x.dtype)
+        np.copyto(out, x, where=_mask(height, width, max(-height - 1, min(diagonal + lower - 1, width)), lower))
+        return out
+    out = np.empty(x.shape, x.dtype)
     split = diagonal + lower  # of row 0, the first column beyond the left side
-    for start in range(0, height, _ROWS):
-        stop = min(start + _ROWS, height)
-        first, last = (min(max(row + split, 0), width) for row in (start, stop - 1))
+    begin = min(max(1 - split, 0), height)
+    end = min(max(width - split, begin), height)
+    above, below = slice(begin), slice(end, height)
+    copied_rows, cleared_rows = (below, above) if lower else (above, below)
+    out[..., copied_rows, :] = x[..., copied_rows, :]
+    out[..., cleared_rows, :] = 0
+    for start in range(begin, end, _ROWS):
+        stop = min(start + _ROWS, end)
+        first, last = start + split, stop - 1 + split
         left, between, right = slice(first), slice(first, last), slice(last, width)
         copied, cleared = (left, right) if lower else (right, left)
         out[..., start:stop, copied] = x[..., start:stop, copied]
         out[..., start:stop, cleared] = 0
-        is_copied = _mask(stop - start, last - first, start + split - 1 - first, lower)
+        is_copied = _mask(stop - start, last - first, -1, lower)
         part = out[..., start:stop, between]
         part[...] = 0
         np.copyto(part, x[..., start:stop, between], where=is_copied)
     return out
 
 
-@functools.lru_cache(16)
+@functools.lru_cache(128)
 def _mask(height: int, width: int, diagonal: int, lower: bool) -> Array:
-    """Return the mask of the elements on one side of a diagonal, for a block of at most `_ROWS` rows and columns.
+    """Return the mask of the elements on one side of a diagonal, for a matrix of fewer than `_LARGE` elements.
 
-    Blocks of most triangles share a mask, which NumPy needs several microseconds to create.
+    NumPy needs several microseconds to create it.
     """
     is_left = np.tri(height, width, diagonal, np.bool_)
     mask = is_left if lower else ~is_left

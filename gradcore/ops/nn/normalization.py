@@ -139,7 +139,10 @@ def _(F, t):
 
 
 def _checked_shape(input: Any, normalized_shape: Any, comma: str = ", ") -> tuple[int, ...]:
-    shape = tuple(normalized_shape) if isinstance(normalized_shape, Sequence) else (int(normalized_shape),)
+    if normalized_shape.__class__ is tuple:
+        shape = normalized_shape
+    else:
+        shape = tuple(normalized_shape) if isinstance(normalized_shape, Sequence) else (int(normalized_shape),)
     if not shape:
         raise RuntimeError(
             "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least one element, but got "

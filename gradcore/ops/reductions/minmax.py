@@ -206,7 +206,7 @@ def _declare_extremum(name, word):
     def overloads(F, self, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Tensor | None = None):
         if dim is None and other is None:
             return getattr(F, f"{name}_all")(self)
-        if isinstance(dim, Integral):
+        if dim.__class__ is int or isinstance(dim, Integral):
             return getattr(F, f"{name}_dim")(self, dim, keepdim)
         return getattr(F, f"{name}imum")(self, dim if other is None else other)
 
