@@ -33,6 +33,14 @@ def test_signatures_show_every_keyword(name: str) -> None:
     }
 
 
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 50])
+@pytest.mark.parametrize(("start", "end"), [(0, 1), (-0.0, 0.3), (2.5, 2.5), (7, -3), (1e-300, 1e300), (-1e308, 7e307)])
+def test_linspace_is_that_of_numpy_bit_for_bit(start: float, end: float, steps: int) -> None:
+    with np.errstate(all="ignore"):
+        expected = np.linspace(np.asarray(start, float), np.asarray(end, float), steps)
+    assert gc.linspace(start, end, steps, dtype=gc.float64).numpy().tobytes() == expected.tobytes()
+
+
 @every_call
 def test_keywords_do_what_they_say(name: str) -> None:
     function, args = getattr(gc, name), CALLS[name]

@@ -429,7 +429,12 @@ def converting(function: _F) -> _F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        positional_values = [value if s is None else s.take(value) for s, value in zip(positional, args, strict=False)]
+        positional_values = [
+            value if s is None or s.is_exact(value) else s.take(value)
+            for s, value in zip(positional, args, strict=False)
+        ]
+        if not kwargs:
+            return function(*positional_values, *args[len(positional_values) :])
         named_values = {name: by_name[name].take(value) if name in by_name else value for name, value in kwargs.items()}
         return function(*positional_values, *args[len(positional_values) :], **named_values)
 

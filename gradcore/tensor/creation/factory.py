@@ -140,14 +140,16 @@ def factory(function: F) -> F:
     def make(*args: Any, **kwargs: Any) -> Tensor:
         if local.state.mode & TORCH_FUNCTION_MODE:
             return route_creation(make, *args, **kwargs)  # type: ignore[no-any-return]
-        if not parameter_names.issuperset(kwargs):
-            unknown = next(name for name in kwargs if name not in parameter_names)
-            raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}")
-        out, requires_grad = kwargs.get("out"), kwargs.get("requires_grad", False)
-        if not ignored.isdisjoint(kwargs):
-            kwargs = {name: value for name, value in kwargs.items() if name not in ignored}
-        if out is not None:
-            kwargs["dtype"], kwargs["device"] = options_of_out(out, kwargs.get("dtype"), kwargs.get("device"))
+        out, requires_grad = None, False
+        if kwargs:
+            if not parameter_names.issuperset(kwargs):
+                unknown = next(name for name in kwargs if name not in parameter_names)
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {unknown!r}")
+            out, requires_grad = kwargs.get("out"), kwargs.get("requires_grad", False)
+            if not ignored.isdisjoint(kwargs):
+                kwargs = {name: value for name, value in kwargs.items() if name not in ignored}
+            if out is not None:
+                kwargs["dtype"], kwargs["device"] = options_of_out(out, kwargs.get("dtype"), kwargs.get("device"))
         try:
             result = convert(*args, **kwargs)
         except MemoryError as error:

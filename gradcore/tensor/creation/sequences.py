@@ -13,6 +13,7 @@ from gradcore import functional
 from gradcore.backends.registry import resolve
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
+from gradcore.core.typing import NUMPY
 from gradcore.dispatch.settings import converting
 from gradcore.ops.declare.annotations import Number
 from gradcore.ops.declare.checks import check_fits, cpp_type, no_kernel
@@ -215,6 +216,10 @@ def range(
     return compute_on_device(numbers, options.get("device"), out_dtype)  # type: ignore[no-any-return]
 
 
+#: Classes of the bounds between which numbers are computed without `numpy.linspace`.
+_REAL = frozenset((int, float))
+
+
 def _space_evenly(xp: Any, start: Any, end: Any, steps: int, dtype: dtypes.dtype) -> Any:
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
@@ -226,6 +231,15 @@ def _space_evenly(xp: Any, start: Any, end: Any, steps: int, dtype: dtypes.dtype
         is_front = places < (steps // 2 if steps > 1 else 1)
         return xp.where(is_front, low + step * places, high - step * (steps - 1 - places))
     exact = np.complex128 if dtype.is_complex else np.float64
+    if xp is NUMPY and type(start) in _REAL and type(end) in _REAL and steps > 1:
+        # These are the steps of `numpy.linspace`, whose handling of arrays takes longer.
+        step = (float(end) - float(start)) / (steps - 1)
+        if step and math.isfinite(step):
+            values = np.arange(steps, dtype=np.float64)
+            values *= step
+            values += float(start)
+            values[-1] = end
+            return values
     first, last = np.asarray(start, exact), np.asarray(end, exact)
     return xp.linspace(first, last, steps, dtype=exact)
 
