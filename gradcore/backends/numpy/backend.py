@@ -143,9 +143,9 @@ class NumpyBackend(
     def broadcast_view(self, x: Any, shape: Any) -> Any:
         """Return `x` broadcast to `shape`, in a fifth of the time of `numpy.broadcast_to`; writable if `x` is."""
         lead = len(shape) - x.ndim
-        steps = zip(x.shape, x.strides, shape[lead:], strict=True)
+        dims = zip(x.shape, x.strides, shape[lead:], strict=True)
         try:
-            return np.ndarray(shape, x.dtype, x, 0, (0,) * lead + tuple(s if n == m else 0 for n, s, m in steps))
+            return np.ndarray(shape, x.dtype, x, 0, (0,) * lead + tuple([s if n == m else 0 for n, s, m in dims]))
         except ValueError:  # `x` is not contiguous, is empty, or has no buffer.
             out = np.broadcast_to(x, shape)
             if x.flags.writeable:

@@ -25,8 +25,10 @@ __all__ = [
 
 def each(value: Any) -> tuple[int, ...]:
     """Return a number, or a sequence of numbers, as a tuple of ints."""
-    if hasattr(value, "__index__"):
-        return (value if value.__class__ is int else index(value),)
+    if value.__class__ is int:
+        return (value,)
+    if value.__class__ is not tuple and hasattr(value, "__index__"):
+        return (index(value),)
     return tuple([n if n.__class__ is int else index(n) for n in value])
 
 
@@ -40,8 +42,8 @@ def distinct(dims: Any, ndim: int, error: str = "dim {} appears multiple times i
     RuntimeError
         If a dim appears twice.
     """
-    result = tuple(wrap_dim(d, ndim) for d in each(dims))
-    if len(set(result)) != len(result):
+    result = tuple([wrap_dim(d, ndim) for d in each(dims)])
+    if len(result) > 1 and len(set(result)) != len(result):
         raise RuntimeError(error.format(max(result, key=result.count)))
     return result
 
