@@ -37,8 +37,8 @@ they check and save::
         array = enter(run, x0, x1)
     if type(array) is not type(x0):
         array = device.backend.asarray(array)
-    if dtype is not float32 and dtype is not float64 and array.dtype is not results_of_dtypes[dtype]:
-        array = device.kernels["astype"](array, results_of_dtypes[dtype])
+    if dtype is not float32 and dtype is not float64 and array.dtype is not results_of_dtypes[dtype].numpy:
+        array = device.kernels["astype"](array, results_of_dtypes[dtype].numpy)
     out = new(Tensor)
     out._array, out._device, out._dtype = array, device, dtype
     out._autograd = out._vc = None
@@ -317,8 +317,8 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
     if op.contiguous:
         yield from ("if not array.flags.c_contiguous:", '    array = device.kernels["contiguous"](array)')
     if op.results_of_dtypes:
-        yield f"if {_IS_OTHER} and array.dtype is not results_of_dtypes[dtype]:"
-        yield '    array = device.kernels["astype"](array, results_of_dtypes[dtype])'
+        yield f"if {_IS_OTHER} and array.dtype is not results_of_dtypes[dtype].numpy:"
+        yield '    array = device.kernels["astype"](array, results_of_dtypes[dtype].numpy)'
     if not _keeps_dtype(op):
         yield from (f"if array.dtype is not {model}.dtype:", "    dtype = from_numpy(array.dtype)")
     yield "out = new(Tensor)"

@@ -226,7 +226,7 @@ class CompiledElementwise(NumpyBackend):
 
         # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
-        return _by_size(plain, compute, 0 if optional else len(self.elementwise[name]), choice.least)
+        return _choose_by_size(plain, compute, 0 if optional else len(self.elementwise[name]), choice.least)
 
     def _choose_kernels(self, name: str) -> Choice:
         """Return the kernels of an operation for arrays of different sizes.
@@ -362,7 +362,9 @@ class CompiledElementwise(NumpyBackend):
         return loop
 
 
-def _by_size(plain: Callable[..., Any], compute: Callable[..., Any], operands: int, least: int) -> Callable[..., Any]:
+def _choose_by_size(
+    plain: Callable[..., Any], compute: Callable[..., Any], operands: int, least: int
+) -> Callable[..., Any]:
     """Return a kernel that calls `compute` if its first operand has `least` elements, else `plain`.
 
     For a fixed number of operands, the call takes half the time. If `plain` is a function of NumPy, it computes

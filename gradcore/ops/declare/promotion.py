@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from numbers import Number
 from typing import Any
 
-import numpy as np
-
 from gradcore.core import dtypes
 from gradcore.core.dtypes import dtype
 from gradcore.ops.declare.checks import cpp_type, no_kernel
@@ -38,7 +36,7 @@ Rule = Callable[[Any, Sequence[Any], Sequence[Any], tuple[Any, ...]], Dtypes]
 _PYTHON_NUMBERS = frozenset((bool, int, float, complex))
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     """Return whether `value` is a Python or NumPy number."""
     return value.__class__ in _PYTHON_NUMBERS or isinstance(value, Number)
 
@@ -262,20 +260,18 @@ def converts_no_floats(name: str) -> bool:
 class _Sample:
     """A tensor's dtype, number of dims and device, as far as promotion rules read them."""
 
+    ndim, type = 1, "cpu"
+
     def __init__(self, of: dtype) -> None:
-        self._dtype, self._array, self._device = of, np.empty(1, np.bool_), _SampleDevice
+        self._dtype, self._array, self._device = of, self, self
 
 
-class _SampleDevice:
-    type = "cpu"
-
-
-def results_of_dtypes(op: Any) -> dict[dtype, np.dtype[Any]]:
+def results_of_dtypes(op: Any) -> dict[dtype, dtype]:
     """Return the dtypes of integers and bools that an elementwise operation computes without conversion.
 
     Returns
     -------
-    dict of dtype to numpy.dtype
+    dict of dtype to dtype
         For each dtype of all tensors, if they have the same one, the dtype of the result. The operation's settings must
         be small integers, or None where the default is None: a float would convert tensors, and not all integers fit.
     """
@@ -291,7 +287,7 @@ def results_of_dtypes(op: Any) -> dict[dtype, np.dtype[Any]]:
         except (RuntimeError, NotImplementedError):  # the rule refuses the dtype
             continue
         if compute is of and result is not None and not result.is_differentiable:
-            results[of] = result.numpy
+            results[of] = result
     return results
 
 

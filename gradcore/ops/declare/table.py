@@ -38,6 +38,7 @@ from typing import Any, ClassVar, TypeVar
 
 from gradcore.backends.base import Backend
 from gradcore.backends.kernel_rules import MODULES, OPERATIONS, BatchRule, Declared, declare
+from gradcore.core.dtypes import dtype
 from gradcore.ops.declare.names import DECLARED
 from gradcore.ops.declare.parameters import Parameter, names_of, parameters_of
 from gradcore.ops.declare.promotion import converts_no_floats, results_of_dtypes
@@ -408,8 +409,8 @@ class Op:
         return self.kind == "elementwise" and converts_no_floats(self.promotion)
 
     @cached_property
-    def results_of_dtypes(self) -> dict[Any, Any]:
-        """NumPy's dtype of the result, by the dtype of bools and integers that the kernel takes without promotion."""
+    def results_of_dtypes(self) -> dict[dtype, dtype]:
+        """The dtype of the result, by the dtype of bools and integers that the kernel takes without promotion."""
         return results_of_dtypes(self) if self.kind == "elementwise" else {}
 
     @property
