@@ -193,6 +193,10 @@ def route_call(op: Op, args: tuple[Any, ...], func: Callable[..., Any] | None = 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
+#: Classes of arguments that do not override calls.
+_NEVER_OVERRIDING = frozenset((int, float, bool, str, tuple, list, type(None)))
+
+
 def overridable(function: _F) -> _F:
     """Allow modes and arguments to override the calls of a function of your own.
 
@@ -215,7 +219,8 @@ def overridable(function: _F) -> _F:
         try:
             has_mode = local.state.mode & TORCH_FUNCTION_MODE
             values = (*args, *kwargs.values()) if kwargs else args
-            if has_mode or any(takes_over(value.__class__) for value in values):
+            has_others = not _NEVER_OVERRIDING.issuperset(map(type, values))
+            if has_mode or (has_others and any([takes_over(value.__class__) for value in values])):  # noqa: C419
                 result = overriding_arguments(values)
                 if has_mode or result:
                     return hand_over(call, result, args, kwargs)

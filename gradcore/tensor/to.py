@@ -111,6 +111,8 @@ def _to_copy(t: AnyTensor, device: Any, dtype: dtypes.dtype, non_blocking: bool,
 
 def parse_to(t: AnyTensor, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, dtypes.dtype, bool, bool]:
     """Return the device, dtype, `copy` and `non_blocking` of a call ``t.to(...)`` in any of its forms."""
+    if len(args) == 1 and not named and args[0].__class__ is dtypes.dtype:
+        return t._device, args[0], False, False
     rest = list(args)
     device, dtype = named.pop("device", None), named.pop("dtype", None)
     other, invalid = named.pop("other", None), False

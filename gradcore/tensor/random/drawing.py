@@ -49,6 +49,8 @@ def different_levels() -> tuple[Any, ...]:
         If random numbers are not wanted in one of the running batches.
     """
     batches = local.state.batches
+    if not batches:
+        return ()
     if any(level.randomness == "error" for level in batches):
         raise RuntimeError(RANDOM)
     return tuple(level for level in batches if level.randomness == "different")
@@ -106,7 +108,7 @@ def all_words(words: Any) -> Any:
 
 def check_bounds(low: int, high: int, dtype: dtypes.dtype) -> None:
     """Raise an error if the bounds of random integers do not fit into a dtype."""
-    if dtype.is_differentiable:
+    if dtype.is_differentiable or (dtype is dtypes.int64 and -(2**63) <= low < high <= 2**63):
         return
     least, most = (0, 1) if dtype.category == 0 else (dtypes.iinfo(dtype).min, dtypes.iinfo(dtype).max)
     for name, bound in (("from", low), ("to - 1", high - 1)):
@@ -127,7 +129,7 @@ def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any
     check_bounds(low, high, out_dtype)
     if where.type == "meta":
         return functional.empty(shape, dtype=out_dtype, device=where)
-    count = int(np.prod(shape, dtype=np.int64))
+    count = math.prod(shape)
     exact = out_dtype.numpy if out_dtype.category == 1 else np.dtype(np.int64)
     with where.backend.use_index(where.index):
         words = draw(count * philox.integer_words(low, high), where, generator)
