@@ -23,6 +23,7 @@ import numpy as np
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.node import is_freed_error
 from gradcore.autograd.variables import Variable, wrap
+from gradcore.backends.base import Backend
 from gradcore.backends.registry import find_cupy_backends
 from gradcore.compiler.autograd.node import cut_history, grad_of, with_history
 from gradcore.compiler.capture.host_calls import runs_user_code
@@ -48,7 +49,7 @@ _NUMBERS = (bool, int, float, complex)
 #: Types of objects that are not saved: they are immutable, or no state of the function.
 _CONSTANT = (
     type(None), *_NUMBERS, str, bytes, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
-    types.ModuleType, np.ufunc, np.generic, np.dtype, dtypes.dtype, device, enum.Enum, weakref.ref,
+    types.ModuleType, np.ufunc, np.generic, np.dtype, dtypes.dtype, device, enum.Enum, weakref.ref, Backend,
 )  # fmt: skip
 #: The functions that empty and refill each type of container.
 _CONTAINERS: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {

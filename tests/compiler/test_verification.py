@@ -104,6 +104,15 @@ def test_effects_happen_once(verify: int) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+def test_backends_are_no_state_of_a_function() -> None:
+    """The plan of an optimizer's step refers to its backend, whose caches are kept as they are."""
+    host, backend = Config(), gc.zeros(()).device.backend
+    host.backend = backend  # type: ignore[attr-defined]
+    snapshot = Snapshot([host])
+    assert any(args[0] is vars(host) for _, args in snapshot.steps)
+    assert not any(args[0] is vars(backend) or args[0] is backend for _, args in snapshot.steps)
+
+
 def test_gradients_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """A function of its own, whose backward reads what no guard covers: the result is right, the gradient is not."""
     config, w = Config(), gc.ones(3, requires_grad=True)

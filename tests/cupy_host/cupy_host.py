@@ -150,6 +150,14 @@ def launches() -> int:
     return int(host.cupyhost_launches())
 
 
+def skip_work(skips: bool) -> None:
+    """Leave out the work of kernels and libraries that are called from now on, to measure the time of the host alone.
+
+    Results then have any values.
+    """
+    host.cupyhost_skip_work(int(skips))
+
+
 def waits() -> int:
     """How often the host asked to wait for the device so far, by synchronisations and copies to its memory."""
     host.cupyhost_waits.restype = ctypes.c_longlong

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -28,8 +27,12 @@ MOST_OF_32_BITS = 2**31 - 1 - 8 * THREADS
 
 _BLOCK = (THREADS,)
 
-#: Largest numbers of entries of the caches: of formulas with dtypes and settings, and of layouts for each of them.
-_MOST_FORMULAS, _MOST_LAYOUTS = 10_000, 1_000
+#: Largest numbers of entries of the caches: of formulas with dtypes and settings, of launches of all formulas, and of
+#: layouts of one compiled group.
+_MOST_FORMULAS, _MOST_LAUNCHES, _MOST_LAYOUTS = 10_000, 20_000, 1_000
+
+#: Stands for a launch that is not in the cache.
+_UNKNOWN: Any = object()
 
 #: Functions that CuPy computes differently from NumPy, or with undefined behaviour. They become kernels even alone.
 _NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift", "xlog1py"}
@@ -42,28 +45,34 @@ class Fusion:
 
     Parameters
     ----------
-    xp : module
-        CuPy, or a library with its interface.
     array_type : type
-        The class of its arrays.
+        The class of arrays.
     bodies : dict
         Bodies of the operations by name.
     compile : callable
         ``(source, name) -> kernel``, which is launched as ``kernel(grid, block, arguments)``.
     address : callable
         From an array to the address of its first element.
+    allocate : callable
+        ``(shape, dtype) -> array``, whose elements have any values.
+    as_argument : callable
+        From a NumPy scalar to an argument of kernels that is passed many times.
     """
 
     def __init__(
         self,
-        xp: Any,
         array_type: type[Any],
         bodies: dict[str, Callable[..., Any]],
         compile: Callable[[str, str], Callable[..., Any]],
         address: Callable[[Array], int],
+        allocate: Callable[..., Any],
+        as_argument: Callable[[Any], Any],
     ) -> None:
-        self.xp, self.array_type, self.bodies, self.compile, self.address = xp, array_type, bodies, compile, address
+        self.array_type, self.bodies, self.compile = array_type, bodies, compile
+        self.address, self.allocate, self.as_argument = address, allocate, as_argument
         self._formulas: dict[Any, _Compiled | None] = {}
+        #: Launches by formula, dtypes, settings and layouts; None for formulas that are not fused.
+        self._launches: dict[Any, _Launch | None] = {}
         #: Compiled kernels by their source, so that formulas with the same source share a kernel.
         self._kernels: dict[str, Callable[..., Any]] = {}
         #: Numbers of compiled kernels, of launches, and of traced formulas.
@@ -74,7 +83,8 @@ class Fusion:
         name: str,
         key: Any,
         formula: Formula,
-        operands: Sequence[tuple[str, Any]],
+        names: Iterable[str],
+        values: Sequence[Any],
         compute: _Dtypes | None = None,
         stored: _Dtypes | None = None,
     ) -> list[Array] | None:
@@ -88,34 +98,77 @@ class Fusion:
             Identifies the formula, along with the dtypes and settings of its operands.
         formula : callable
             ``(F, *operands) -> results``.
-        operands : sequence of (str, operand)
-            Names and values: arrays, NumPy scalars, settings.
+        names : iterable of str
+            The names of the operands.
+        values : sequence
+            The operands: arrays, NumPy scalars, settings.
         compute : tuple of dtype or None, optional
             The dtypes that operands are converted to first.
         stored : tuple of dtype or None, optional
             The dtypes that results are converted to at the end.
         """
         array_type = self.array_type
-        kinds: list[Any] = []
-        values: list[Any] = []
-        for _, value in operands:
+        parts: list[Any] = [key, compute, stored]  # in one list, as a tuple for each operand takes longer
+        inputs: list[Any] = []
+        for value in values:
             if isinstance(value, array_type):
-                kinds.append(value.dtype)
-                values.append(value)
+                parts += (value.dtype, value.shape, value.strides)
+                inputs.append(value)
             elif isinstance(value, np.generic):
-                kinds.append((None, value.dtype))
-                values.append(value)
+                parts += (None, value.dtype)
+                inputs.append(value)
             else:
-                kinds.append((type(value), value or repr(value)))  # 0.0 is not -0.0
-        full_key = key, tuple(kinds), compute, stored
-        if full_key not in self._formulas:
-            self._formulas[full_key] = self._trace(name, formula, operands, compute, stored)
-        compiled = self._formulas[full_key]
-        return None if compiled is None else self._results(compiled, values)
+                parts += (type(value), value or repr(value))  # 0.0 is not -0.0
+        full_key = tuple(parts)
+        launch = self._launches.get(full_key, _UNKNOWN)
+        if launch is _UNKNOWN:
+            if len(self._launches) >= _MOST_LAUNCHES:
+                self._launches.clear()
+            operands = list(zip(names, values, strict=False))
+            launch = self._launches[full_key] = self._find(name, key, formula, operands, compute, stored)
+        return None if launch is None else self._run(launch, inputs)
 
     def launcher(self, kernel: Kernel) -> Callable[[list[Any]], list[Array]]:
-        """Return a function that launches a traced kernel: it takes a list of operands and returns the results."""
-        return functools.partial(self._results, _Compiled(kernel, {}, {}))
+        """Return a function that launches a traced kernel: it takes a list of arrays and returns the results."""
+        compiled, launches = _Compiled(kernel, {}), dict[Any, _Launch]()
+
+        def run(arrays: list[Any]) -> list[Array]:
+            key = tuple([(a.shape, a.strides) for a in arrays])
+            launch = launches.get(key)
+            if launch is None:
+                if len(launches) >= _MOST_LAYOUTS:
+                    launches.clear()
+                launch = launches[key] = self._prepare(compiled, arrays)
+            return self._run(launch, arrays)
+
+        return run
+
+    def _find(
+        self,
+        name: str,
+        key: Any,
+        formula: Formula,
+        operands: Sequence[tuple[str, Any]],
+        compute: _Dtypes | None,
+        stored: _Dtypes | None,
+    ) -> _Launch | None:
+        """Return the launch of a formula for these operands, or None if it is not fused."""
+        kinds: list[Any] = []
+        inputs: list[Any] = []
+        for _, value in operands:
+            if isinstance(value, self.array_type):
+                kinds.append(value.dtype)
+                inputs.append(value)
+            elif isinstance(value, np.generic):
+                kinds.append((None, value.dtype))
+                inputs.append(value)
+            else:
+                kinds.append((type(value), value or repr(value)))
+        formula_key = key, tuple(kinds), compute, stored
+        if formula_key not in self._formulas:
+            self._formulas[formula_key] = self._trace(name, formula, operands, compute, stored)
+        compiled = self._formulas[formula_key]
+        return None if compiled is None else self._prepare(compiled, inputs)
 
     def _trace(
         self,
@@ -145,43 +198,43 @@ class Fusion:
             return None  # The array library has a kernel for a single step.
         if kernel.outputs and not any(isinstance(value, self.array_type) for _, value in operands):
             return None  # All operands are numbers of the host.
-        return _Compiled(kernel, {}, {})
+        return _Compiled(kernel, {})
 
-    def _results(self, compiled: _Compiled, values: list[Any]) -> list[Array]:
-        kernel = compiled.kernel
+    def _run(self, launch: _Launch, values: Sequence[Any]) -> list[Array]:
+        """Launch a kernel for the operands that are no settings, and return the results of the formula."""
+        allocate = self.allocate
         outputs: list[Array] = []
-        if kernel.outputs:
-            arrays = [v for v in values if isinstance(v, self.array_type)]
-            key = tuple([(a.shape, a.strides) for a in arrays])
-            launch = compiled.launches.get(key)
-            if launch is None:
-                if len(compiled.launches) >= _MOST_LAYOUTS:
-                    compiled.launches.clear()
-                launch = compiled.launches[key] = self._prepare(compiled, values, arrays)
-            outputs = [self._empty(launch.layout, dtype) for _, dtype in kernel.outputs]
-            if launch.function is not None:
-                arrays_read = [values[i] for i in launch.arrays]
-                if launch.alignments and any(
-                    self.address(a) % n for a, n in zip(arrays_read, launch.alignments, strict=True)
-                ):
-                    launch = self._make_unaligned_launch(compiled, launch)
-                scalars = [part for i in launch.scalars for part in _arguments(values[i])]
-                function: Any = launch.function
-                function(launch.grid, _BLOCK, (launch.size, *arrays_read, *outputs, *scalars, *launch.rest))
-                self.counts["launched"] += 1
-        return [outputs[i] if is_output else values[i] for is_output, i in kernel.results]
+        for shape, dtype, dims in launch.outputs:
+            output = allocate(shape, dtype)
+            outputs.append(output if dims is None else output.transpose(dims))
+        if launch.function is not None:
+            arguments = [launch.size]
+            for i, width in launch.arrays:
+                array = values[i]
+                arguments.append(array)
+                if width and self.address(array) % width:
+                    launch = launch.unaligned()
+            arguments += outputs
+            for i in launch.scalars:
+                arguments += _arguments(values[i])
+            arguments += launch.rest
+            function: Any = launch.function
+            function(launch.grid, _BLOCK, tuple(arguments))
+            self.counts["launched"] += 1
+        if launch.results is None:
+            return outputs
+        return [outputs[i] if is_output else values[i] for is_output, i in launch.results]
 
-    def _empty(self, layout: Layout, dtype: np.dtype[Any]) -> Array:
-        """Return a new array for an output, dense and in the memory order of the layout."""
-        if layout.order is None:
-            return self.xp.empty(layout.shape, dtype)
-        dims = [layout.order.index(d) for d in range(len(layout.shape))]
-        return self.xp.empty(tuple(layout.shape[d] for d in layout.order), dtype).transpose(dims)
-
-    def _prepare(self, compiled: _Compiled, values: list[Any], arrays: list[Array]) -> _Launch:
-        kernel, layout = compiled.kernel, layout_of(arrays)
-        dims, size = len(layout.extents), prod(layout.shape)
+    def _prepare(self, compiled: _Compiled, values: Sequence[Any]) -> _Launch:
+        """Return the launch of a kernel for operands of these shapes, strides and dtypes."""
+        kernel = compiled.kernel
+        are_outputs = all(is_output and i == n for n, (is_output, i) in enumerate(kernel.results))
+        results = None if are_outputs and len(kernel.results) == len(kernel.outputs) else kernel.results
+        if not kernel.outputs:
+            return _Launch([], None, (0,), None, [], [], [], results, None)
         is_array = [isinstance(v, self.array_type) for v in values]
+        layout = layout_of([v for v in values if isinstance(v, self.array_type)])
+        dims, size = len(layout.extents), prod(layout.shape)
         positions = [i.position for i in kernel.arrays]
         strides = [n for i in positions for n in (layout.strides[sum(is_array[:i])] if dims else ())]
         too_far = max(size, _reach(layout)) > MOST_OF_32_BITS
@@ -189,20 +242,24 @@ class Fusion:
         index, extent = (np.int32, np.uint32) if width else (np.int64, np.int64)
         rest = [p.dtype.type(float(p.scalar)) for p in kernel.parameters]
         rest += [*map(extent, layout.extents[1:]), *map(index, strides)]
-        return _Launch(
-            layout=layout,
+        launch = _Launch(
+            outputs=[_output_of(layout, dtype) for _, dtype in kernel.outputs],
             function=self._function(compiled, dims, width) if size else None,
             grid=_grid(size, width),
-            size=index(size),
-            arrays=positions,
+            size=self.as_argument(index(size)),
+            arrays=[(i.position, i.dtype.itemsize * width if width > 1 else 0) for i in kernel.arrays],
             scalars=[i.position for i in kernel.inputs if not i.is_array],
-            rest=rest,
-            alignments=[i.dtype.itemsize * width for i in kernel.arrays] if width > 1 else [],
+            rest=[self.as_argument(number) for number in rest],
+            results=results,
+            unaligned=None,
         )
+        if width <= 1 or not size:
+            return launch
 
-    def _make_unaligned_launch(self, compiled: _Compiled, launch: _Launch) -> _Launch:
-        """Return a launch like this one for arrays that are not aligned for vector loads."""
-        return launch._replace(function=self._function(compiled, 0, 1), grid=_grid(int(launch.size), 1))
+        def unaligned() -> _Launch:
+            return launch._replace(function=self._function(compiled, 0, 1), grid=_grid(size, 1))
+
+        return launch._replace(unaligned=unaligned)
 
     def _function(self, compiled: _Compiled, dims: int, width: int) -> Callable[..., Any]:
         function = compiled.functions.get((dims, width))
@@ -235,28 +292,54 @@ def _grid(size: int, width: int) -> tuple[int]:
 
 
 class _Compiled(NamedTuple):
-    """A kernel with its compiled functions, by dims and vector width, and its launches, by layout."""
+    """A kernel with its compiled functions, by dims and vector width."""
 
     kernel: Kernel
     functions: dict[tuple[int, int], Callable[..., Any]]
-    launches: dict[Any, _Launch]
 
 
 class _Launch(NamedTuple):
-    """A launch without its operands. The function is None if there are no elements.
+    """A launch without its operands.
 
-    `arrays` and `scalars` are the positions of the operands that the kernel reads. `rest` are its further arguments.
-    `alignments` has, for each array, the bytes that are loaded together; it is empty if elements are loaded singly.
+    Attributes
+    ----------
+    outputs : list of (shape, dtype, dims)
+        How to allocate the outputs, and the dims to transpose them by, or None.
+    function : callable or None
+        The compiled kernel; None if there are no elements.
+    grid : tuple of int
+    size : object
+        The number of elements, as an argument of the kernel.
+    arrays : list of (int, int)
+        The positions of the arrays that the kernel reads, each with the bytes that are loaded together, or 0 if
+        elements are loaded singly.
+    scalars : list of int
+        The positions of the NumPy scalars that the kernel reads.
+    rest : list
+        The further arguments of the kernel.
+    results : tuple of Result or None
+        The results of the formula; None if they are the outputs.
+    unaligned : callable or None
+        Returns the launch for arrays that are not aligned for vector loads.
     """
 
-    layout: Layout
+    outputs: list[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...] | None]]
     function: Callable[..., Any] | None
     grid: tuple[int]
     size: Any
-    arrays: list[int]
+    arrays: list[tuple[int, int]]
     scalars: list[int]
     rest: list[Any]
-    alignments: list[int]
+    results: tuple[Any, ...] | None
+    unaligned: Any
+
+
+def _output_of(layout: Layout, dtype: np.dtype[Any]) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...] | None]:
+    """Return how to allocate an output, dense and in the memory order of the layout."""
+    if layout.order is None:
+        return layout.shape, dtype, None
+    dims = tuple([layout.order.index(d) for d in range(len(layout.shape))])
+    return tuple([layout.shape[d] for d in layout.order]), dtype, dims
 
 
 def _arguments(scalar: Any) -> list[Any]:

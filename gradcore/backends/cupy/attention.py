@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, accumulation_dtype, int64s, rows_of, type_name
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, accumulation_dtype, rows_of, type_name
 from gradcore.backends.portable.attention import Block, Heads, blocks, in_heads
 from gradcore.backends.portable.normalization import Normalization
 from gradcore.backends.random.generator import DropoutDraw
@@ -53,12 +53,12 @@ class CudaAttention(CudaKernels, Normalization):
         xp = self.xp
         of = Heads.of(xp, query, key, value, mask)
         heads, queries, _ = of.scores_shape()
-        out = xp.empty((heads, queries, value.shape[-1]), query.dtype)
-        logs = xp.empty((heads, queries, 1), accumulation_dtype(query))
+        out = self.allocate((heads, queries, value.shape[-1]), query.dtype)
+        logs = self.allocate((heads, queries, 1), accumulation_dtype(query))
         for group in blocks(of.scores_shape(), _SCORES, _QUERIES, causal):
             for block in group:
                 scores = self._scores(of, block, scale)
-                weights = scores if scores.dtype == query.dtype else xp.empty(scores.shape, query.dtype)
+                weights = scores if scores.dtype == query.dtype else self.allocate(scores.shape, query.dtype)
                 self._rows("attention_weights", of, block, causal, (scores,), (weights, logs))
                 out[block.heads, block.rows] = self.matmul(weights, of.value[block.heads, block.seen])
         return out.reshape(*of.lead, *out.shape[1:]), logs.reshape(*of.lead, *logs.shape[1:])
@@ -118,7 +118,7 @@ class CudaAttention(CudaKernels, Normalization):
         of_weights = self.wide_product(grad, of.value[block.heads, block.seen].swapaxes(-1, -2))
         outputs = scores, of_weights
         if scores.dtype != grad.dtype:
-            outputs = self.xp.empty(scores.shape, grad.dtype), self.xp.empty(scores.shape, grad.dtype)
+            outputs = self.allocate(scores.shape, grad.dtype), self.allocate(scores.shape, grad.dtype)
         self._rows("attention_gradients", of, block, causal, (scores, of_weights), (logs, *outputs))
         return outputs
 
@@ -134,5 +134,5 @@ class CudaAttention(CudaKernels, Normalization):
             steps = [s // mask.itemsize if n > 1 else 0 for s, n in zip(mask.strides, mask.shape, strict=True)]
         sizes = heads * rows, keys, rows, of.query.shape[1], block.heads.start, block.rows.start
         kernel = self.cuda_kernel("attention", name, type=type_name(of.query.dtype))
-        settings = (*int64s(*sizes), np.bool_(causal), *int64s(*steps))
+        settings = (*self.int64s(*sizes), np.bool_(causal), *self.int64s(*steps))
         kernel(*rows_of(scores[0], heads * rows, keys), (*scores, mask, mask_of, *others, *settings))

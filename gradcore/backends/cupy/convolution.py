@@ -110,7 +110,7 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
         windows = _Windows(x.shape[2:], grad.shape[2:], kernel, settings)
         shape = (outputs, channels // groups, *kernel)
         if channels == groups:
-            out = xp.empty(shape, x.dtype)
+            out = self.allocate(shape, x.dtype)
             blocks = (out.size,), (_SUMMING,)
             return self._depthwise(
                 "depthwise_weight", windows, (x, grad), out, (count, outputs, outputs // groups), blocks
@@ -126,7 +126,7 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
             upstream = xp.ascontiguousarray(grad[images].swapaxes(0, 1)).reshape(groups, outputs // groups, -1)
             if total is None:
                 in_one_block = images == slice(0, count)
-                total = xp.empty(
+                total = self.allocate(
                     (groups, outputs // groups, columns.shape[1]), x.dtype if in_one_block else accumulation_dtype(x)
                 )
                 self._multiply(upstream, columns.swapaxes(1, 2), total)
@@ -141,7 +141,7 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
         (count, channels), outputs = x.shape[:2], weight.shape[0]
         spatial = tuple(map(conv_output_size, x.shape[2:], weight.shape[2:], *settings[:3]))
         windows = _Windows(x.shape[2:], spatial, weight.shape[2:], settings)
-        out = xp.empty((count, outputs, *spatial), x.dtype)
+        out = self.allocate((count, outputs, *spatial), x.dtype)
         if channels == groups:
             arrays = (x, weight, dense(xp, bias))
             return self._depthwise("depthwise", windows, arrays, out, (out.size, outputs, outputs // groups))
@@ -162,7 +162,7 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
             joined = windows.count < _FEW_WINDOWS and len(part) > 1
             columns = self._columns(x[images], windows, joined)
             if joined:
-                merged = xp.empty((outputs, len(part) * windows.count), x.dtype)
+                merged = self.allocate((outputs, len(part) * windows.count), x.dtype)
                 self._plus(matrix, columns.reshape(groups, matrix.shape[2], -1), bias, merged)
                 part[...] = merged.reshape(groups, outputs // groups, len(part), windows.count).transpose(2, 0, 1, 3)
             else:
@@ -183,7 +183,7 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
         xp, groups = self.xp, settings.groups
         (count, outputs), channels = grad.shape[:2], weight.shape[1] * groups
         windows = _Windows(size, grad.shape[2:], weight.shape[2:], settings)
-        out = xp.empty((count, channels, *size), grad.dtype)
+        out = self.allocate((count, channels, *size), grad.dtype)
         if not out.size:
             return out
         of_bias = dense(xp, bias)
@@ -207,7 +207,7 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
             if windows.are_points:
                 self._plus(matrix, upstream, bias, part)
                 continue
-            columns = xp.empty((len(part), groups, matrix.shape[1], windows.count), accumulation_dtype(grad))
+            columns = self.allocate((len(part), groups, matrix.shape[1], windows.count), accumulation_dtype(grad))
             self._multiply(matrix, upstream, columns)
             index, sizes = windows.arguments(columns, part)
             kernel = self._kernel("images", grad, index)
@@ -239,7 +239,7 @@ class CudaConvolution(CudaImplicitConvolution, Convolution):
             return xp.ascontiguousarray(x.swapaxes(0, 1) if joined else x)
         inner = count * windows.count if joined else windows.count
         of_channel = windows.taps * inner
-        out = xp.empty(count * channels * windows.taps * windows.count, x.dtype)
+        out = self.allocate(count * channels * windows.taps * windows.count, x.dtype)
         total = count * channels * windows.count
         index, sizes = windows.arguments(x, out)
         of_image = windows.count if joined else channels * of_channel

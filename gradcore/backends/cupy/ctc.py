@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, int64s, type_name
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS
 from gradcore.core.typing import AnyArray
@@ -39,11 +39,11 @@ class CudaCtc(CudaKernels):
     ) -> tuple[AnyArray, AnyArray]:
         xp, dtype, (steps, batch, classes) = self.xp, log_probs.dtype, log_probs.shape
         positions = labels.shape[1]
-        losses, alphas = xp.empty(batch, dtype), xp.empty((steps, *labels.shape), dtype)
+        losses, alphas = self.allocate(batch, dtype), self.allocate((steps, *labels.shape), dtype)
         inputs = [dense(xp, a) for a in (log_probs, labels, ends, counts)]
         scratch = self._ctc_scratch(2 * batch * positions, positions, dtype)
         with self.check_watched(labels, classes, blank, OUT_OF_BOUNDS, 2) as (number, flag):
-            sizes = int64s(steps, batch, classes, positions, blank, number)
+            sizes = self.int64s(steps, batch, classes, positions, blank, number)
             self._launch_ctc("ctc_forward", labels, dtype, (*inputs, losses, alphas, scratch, *sizes, flag))
         return losses, alphas
 
@@ -61,16 +61,16 @@ class CudaCtc(CudaKernels):
         blank: int,
     ) -> AnyArray:
         xp, dtype, positions = self.xp, log_probs.dtype, labels.shape[1]
-        out, links = xp.zeros(log_probs.shape, dtype), xp.empty(labels.shape, np.int64)
+        out, links = xp.zeros(log_probs.shape, dtype), self.allocate(labels.shape, np.int64)
         inputs = [dense(xp, a) for a in (grad, log_probs, labels, ends, counts, result, alphas)]
         scratch = self._ctc_scratch(4 * labels.size, positions, dtype)
-        sizes = int64s(*log_probs.shape, positions, blank)
+        sizes = self.int64s(*log_probs.shape, positions, blank)
         self._launch_ctc("ctc_backward", labels, dtype, (*inputs, out, scratch, links, *sizes))
         return out
 
     def _ctc_scratch(self, size: int, positions: int, dtype: np.dtype[np.generic]) -> AnyArray:
         """Return scratch memory for one time step, or a null pointer if it fits into shared memory."""
-        return NULL if positions <= _KEPT else self.xp.empty(size, dtype)
+        return NULL if positions <= _KEPT else self.allocate(size, dtype)
 
     def _launch_ctc(
         self, name: str, labels: AnyArray, dtype: np.dtype[np.generic], arguments: tuple[object, ...]

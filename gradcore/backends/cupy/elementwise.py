@@ -30,7 +30,10 @@ def _logical(name: str) -> Callable[..., Any]:
     """Return a logical function that also takes complex numbers, which CuPy's does not."""
 
     def kernel(self: Any, *operands: Any) -> Any:
-        return getattr(self.xp, name)(*(x != 0 if x.dtype.kind == "c" else x for x in operands))
+        function = getattr(self.xp, name)
+        if any([x.dtype.kind == "c" for x in operands]):
+            return function(*[x != 0 if x.dtype.kind == "c" else x for x in operands])
+        return function(*operands)
 
     return kernel
 
@@ -146,7 +149,8 @@ class CudaElementwise(CudaFusion, Elementwise):
         return x if high is None else self._at_most(x, high)
 
     def relu(self, x: AnyArray) -> AnyArray:
-        return self._at_least(x, 0) if x.dtype.kind == "f" else super().relu(x)
+        # CuPy handles a NumPy scalar in fewer steps than a number of Python.
+        return self._at_least(x, x.dtype.type(0)) if x.dtype.kind == "f" else super().relu(x)
 
     def _is_number(self, value: Any) -> bool:
         return isinstance(value, (self.array_type, np.generic))

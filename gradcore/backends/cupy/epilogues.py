@@ -15,6 +15,7 @@ from gradcore.backends.cupy.capture import workspace_size
 from gradcore.backends.cupy.cublas_library import LtPlan, Operand
 from gradcore.backends.cupy.einsum import merges
 from gradcore.backends.cupy.gemm import LARGEST, layout_of
+from gradcore.backends.cupy.kernels import dtype_name
 from gradcore.backends.cupy.products import CudaProducts
 from gradcore.core import config
 from gradcore.core.determinism import are_deterministic_algorithms_enabled
@@ -97,7 +98,7 @@ class CudaEpilogues(CudaProducts):
         # Sums are not to be of rounded numbers.
         tensor_float = a.dtype.char == "f" and config.get_float32_matmul_precision() != "highest"
         if not tensor_float and grad.flags.c_contiguous and self._is_for_epilogue(a.T, grad):
-            total = self.xp.empty(grad.shape[1], grad.dtype)
+            total = self.allocate(grad.shape[1], grad.dtype)
             result = self._epilogue("BGRADA", a.T, grad, total, 1)
             if result is not None:
                 return result[0], total
@@ -123,7 +124,7 @@ class CudaEpilogues(CudaProducts):
             return False
         if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[0] or a.dtype != b.dtype:
             return False
-        if a.dtype.name not in _TYPES or min(*a.shape, *b.shape) < 2:
+        if dtype_name(a.dtype) not in _TYPES or min(*a.shape, *b.shape) < 2:
             return False
         layouts = [layout_of(x, False) for x in (a, b)]
         return all(
@@ -142,10 +143,10 @@ class CudaEpilogues(CudaProducts):
         plan = self._plan_of(epilogue, first, second, a.dtype, leading)
         if plan is None:
             return None
-        out = xp.empty((m, n), a.dtype)
-        aux = xp.empty((m, leading), a.dtype) if leading else None
+        out = self.allocate((m, n), a.dtype)
+        aux = self.allocate((m, leading), a.dtype) if leading else None
         # The memory of the workspace may be handed out again at once: the stream runs this product first.
-        workspace = xp.empty(plan.workspace, "uint8") if plan.workspace else None
+        workspace = self.allocate(plan.workspace, "uint8") if plan.workspace else None
         addresses = self.address(b), self.address(a), self.address(out)
         at_aux, workspace_address = (0 if x is None else self.address(x) for x in (aux, workspace))
         plan.run(addresses, alpha.real, self.address(bias), at_aux, workspace_address, xp.cuda.get_current_stream().ptr)
@@ -153,7 +154,7 @@ class CudaEpilogues(CudaProducts):
 
     def _plan_of(self, epilogue: str, a: Operand, b: Operand, dtype: Any, leading_of_aux: int) -> LtPlan | None:
         """Return the cached plan of a product with these operands, or None if there is none."""
-        kind, compute, factor = _TYPES[dtype.name]
+        kind, compute, factor = _TYPES[dtype_name(dtype)]
         if kind == 0 and config.get_float32_matmul_precision() != "highest":
             compute = _TENSOR_FLOAT
         index = self.current_index()

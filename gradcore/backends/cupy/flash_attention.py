@@ -14,7 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.cupy.attention import CudaAttention
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, accumulation_dtype, dense, pass_by_value, random_stream
+from gradcore.backends.cupy.kernels import (
+    C_NAMES,
+    NULL,
+    accumulation_dtype,
+    dense,
+    dtype_name,
+    pass_by_value,
+    random_stream,
+)
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.random.generator import DropoutDraw
 from gradcore.core.typing import AnyArray
@@ -114,10 +122,10 @@ class CudaFlashAttention(CudaAttention):
         causal: bool = False,
         dropout: DropoutDraw | None = None,
     ) -> tuple[Any, Any]:
-        xp, queries = self.xp, query.shape[-2]
+        queries = query.shape[-2]
         plan, (query, key, value, mask, _) = self._attention_plan((query, key, value, mask, None), scale, causal)
-        out = xp.empty((*plan.lead, queries, value.shape[-1]), query.dtype)
-        logs = xp.empty((*plan.lead, queries, 1), accumulation_dtype(query))
+        out = self.allocate((*plan.lead, queries, value.shape[-1]), query.dtype)
+        logs = self.allocate((*plan.lead, queries, 1), accumulation_dtype(query))
         arrays = query, key, value, NULL if mask is None else mask, out, logs
         self._launch_attention("flash_attention", plan.lead, queries, query, value, (*arrays, plan.heads), dropout)
         return out, logs
@@ -140,8 +148,8 @@ class CudaFlashAttention(CudaAttention):
         xp, dtype = self.xp, query.dtype
         plan, (query, key, value, mask, grad) = self._attention_plan((query, key, value, mask, grad), scale, causal)
         result, logs = (dense(xp, xp.broadcast_to(x, (*plan.lead, *x.shape[-2:]))) for x in (result, logsumexp))
-        products = xp.empty(logs.shape, logs.dtype)
-        of_query = xp.empty((*plan.lead, *query.shape[-2:]), dtype)
+        products = self.allocate(logs.shape, logs.dtype)
+        of_query = self.allocate((*plan.lead, *query.shape[-2:]), dtype)
         inputs = query, key, value, NULL if mask is None else mask, grad
         arguments = (*inputs, result, logs, products, of_query, plan.heads)
         queries, keys = query.shape[-2], key.shape[-2]
@@ -151,7 +159,7 @@ class CudaFlashAttention(CudaAttention):
         if not needs[1] and not needs[2]:
             return of_query, None, None, None
         of_key, of_value = (
-            xp.empty((*plan.lead_of_keys, *x.shape[-2:]), dtype) if is_needed else None
+            self.allocate((*plan.lead_of_keys, *x.shape[-2:]), dtype) if is_needed else None
             for x, is_needed in zip((key, value), needs[1:3], strict=True)
         )
         outputs = tuple(NULL if x is None else x for x in (of_key, of_value))
@@ -191,7 +199,7 @@ class CudaFlashAttention(CudaAttention):
         file = "flash_attention" if name == "flash_attention" else "flash_attention_backward"
         width = max(query.shape[-1], value.shape[-1])
         has_tensor_cores, drops = self.has_tensor_cores(query), dropout is not None
-        macros = defines(query.dtype.name, width, has_tensor_cores, file != name, drops, gradient)
+        macros = defines(dtype_name(query.dtype), width, has_tensor_cores, file != name, drops, gradient)
         step = int(macros["rows"])
         if dropout is not None:
             stream = random_stream(prod(dropout.shape), dropout.p, dropout.key, dropout.counter)

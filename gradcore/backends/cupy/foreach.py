@@ -44,10 +44,10 @@ class CudaLists(CudaKernels, Lists):
         return [self._norm(dtype, group, np.int32(_ORDERS[order])) for dtype, group in groups.items()], remaining
 
     def _norm(self, dtype: Any, arrays: list[Any], order: Any) -> Any:
-        xp, out = self.xp, self.xp.empty((), dtype)
+        out = self.allocate((), dtype)
         launches = list(self._launches(dtype, arrays))
         counts = [launch.blocks for launch in launches]
-        partial = xp.empty(sum(counts), _compute_dtype(dtype))
+        partial = self.allocate(sum(counts), _compute_dtype(dtype))
         kernel, start = self._list_kernel("partial_norms", dtype), 0
         for launch in launches:
             kernel((launch.blocks,), _BLOCK, (launch.parts, partial[start : start + launch.blocks], order))

@@ -16,6 +16,14 @@ from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaFusion"]
 
+_FLOAT32 = np.dtype("float32")
+
+#: The dtypes of the results of a formula with one result, if they are those that it computes.
+_UNCHANGED = (None,)
+
+#: Names of operands of formulas without named ones.
+_NAMES = tuple(f"x{i}" for i in range(64))
+
 
 class CudaFusion(CudaKernels):
     """Elementwise operations as generated kernels. Formulas that cannot be fused run as on every backend."""
@@ -52,28 +60,27 @@ class CudaFusion(CudaKernels):
     @cached_property
     def fusion(self) -> Fusion:
         """Cache of traced formulas and compiled kernels."""
-        return Fusion(self.xp, self.array_type, self.bodies, self.compile_kernel, self.address)
+        return Fusion(self.array_type, self.bodies, self.compile_kernel, self.address, self.allocate, self.as_argument)
 
     def evaluate_formula(self, name: str, formula: Callable[..., Any], stored: Any = None, /, **operands: Any) -> Any:
         """Return ``formula(F, *operands)``, converted to dtype `stored` if that is not None.
 
         One kernel computes it if fusion applies.
         """
-        if self.generates(operands.values()):
-            operands_by_name = list(operands.items())
+        values = tuple(operands.values())
+        if self.generates(values):
             results = self.fusion.run(
-                name, formula, lambda F, *xs: (formula(F, *xs),), operands_by_name, None, (stored,)
+                name, formula, lambda F, *xs: (formula(F, *xs),), operands, values, None, (stored,)
             )
             if results is not None:
                 return results[0]
-        result = formula(self, *operands.values())
+        result = formula(self, *values)
         return result if stored is None else result.astype(stored, copy=False)
 
     def evaluate_step(self, formula: Callable[..., Any], *operands: Any) -> Any:
         """Return the results of ``formula(F, *operands)``. One kernel computes them if fusion applies."""
         if self.generates(operands):
-            operands_by_name = [(f"x{i}", x) for i, x in enumerate(operands)]
-            result = self.fusion.run(formula.__name__.strip("_"), formula, formula, operands_by_name)
+            result = self.fusion.run(formula.__name__.strip("_"), formula, formula, _NAMES, operands)
             if result is not None:
                 return result
         return formula(self, *operands)
@@ -84,11 +91,10 @@ class CudaFusion(CudaKernels):
         float16 and bfloat16 are computed in float32 and rounded once.
         """
         dtype, body = args[0].dtype, self.bodies[name]
-        compute_dtype = np.dtype("float32" if dtype.itemsize == 2 else dtype)
-        compute = tuple(compute_dtype if isinstance(x, self.array_type) else None for x in args)
+        compute_dtype = _FLOAT32 if dtype.itemsize == 2 else dtype
+        compute = tuple([compute_dtype if isinstance(x, self.array_type) else None for x in args])
         if self.generates(args):
-            operands = [(f"x{i}", x) for i, x in enumerate(args)]
-            results = self.fusion.run(name, name, lambda F, *xs: (body(F, *xs),), operands, compute, (dtype,))
+            results = self.fusion.run(name, name, lambda F, *xs: (body(F, *xs),), _NAMES, args, compute, (dtype,))
             if results is not None:
                 return results[0]
         args = tuple(x if to is None else x.astype(to, copy=False) for x, to in zip(args, compute, strict=True))
@@ -101,15 +107,7 @@ class CudaFusion(CudaKernels):
         plain: Callable[..., Any] = getattr(self, name)
         if name not in self.elementwise:
             return plain
-        plain = getattr(plain, "plain", plain)
-        if name in RENAMED:
-            return self._generate_kernel(name, plain, self.generates)
-
-        def kernel(*args: Any) -> Any:
-            result = self.fused_forward(name, args) if self.generates(args) else None
-            return plain(*args) if result is None else result
-
-        return kernel
+        return self._generate_kernel(name, getattr(plain, "plain", plain), self.generates)
 
     def complex_kernel(self, name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
         """Return a kernel that is generated for complex operands, and calls `plain` for others."""
@@ -127,22 +125,24 @@ class CudaFusion(CudaKernels):
         `plain` does.
         """
         array_type, unfused = self.array_type, set[Any]()
+        names, formula = self.elementwise.get(name, ("x", "y")), _call(name)
 
         def kernel(*args: AnyArray, out: AnyArray = None) -> AnyArray:
             try:
-                kinds = args[0].dtype.num, args[-1].dtype.num  # Numbers are hashed faster than dtypes.
-            except AttributeError:  # a number of Python
+                kinds = tuple([x.dtype.num for x in args])  # Numbers are hashed faster than dtypes.
+            except AttributeError:  # a number of Python, or None
                 kinds = None
             if kinds in unfused:
                 return plain(*args) if out is None else plain(*args, out=out)
-            result = self.fused_forward(name, args) if generates(args) else None
-            if result is None:
-                if kinds is not None and self.supports_fusion and all(isinstance(x, array_type) for x in args):
+            results = self.fusion.run(name, name, formula, names, args, None, _UNCHANGED) if generates(args) else None
+            if results is None:
+                # Whether an operand is an array or a NumPy scalar makes no difference, if one of them is an array.
+                if kinds is not None and self.supports_fusion and any([isinstance(x, array_type) for x in args]):
                     unfused.add(kinds)
-                result = plain(*args)
+                return plain(*args) if out is None else plain(*args, out=out)
             if out is None:
-                return result
-            out[...] = result
+                return results[0]
+            out[...] = results[0]
             return out
 
         if hasattr(plain, "nout"):
@@ -165,11 +165,9 @@ class CudaFusion(CudaKernels):
             The dtype of the result; by default that of the computation.
         """
 
-        def formula(F: Any, *values: Any) -> tuple[Any]:
-            return (getattr(F, name)(*values),)
-
-        operands = list(zip(self.elementwise.get(name, ("x", "y")), args, strict=False))
-        result = self.fusion.run(name, name, formula, operands, None if compute is None else tuple(compute), (stored,))
+        names, stores = self.elementwise.get(name, ("x", "y")), (stored,)
+        conversions = None if compute is None else tuple(compute)
+        result = self.fusion.run(name, name, _call(name), names, args, conversions, stores)
         return None if result is None else result[0]
 
     # -- backward --------------------------------------------------------------------------------------------
@@ -207,12 +205,20 @@ class CudaFusion(CudaKernels):
                 return [each.function(F, t, *[named_values[n] for n in each.names]) for each in formulas]
             return [F.conj(each.function(F, F.conj(t), *[named_values[n] for n in each.names])) for each in formulas]
 
-        if not self.generates((grad, *values.values())):
+        operands = grad, *values.values()
+        if not self.generates(operands):
             return None
-        functions = tuple(each.function for each in formulas)
-        return self.fusion.run(
-            f"{name}_backward", functions, formula, [("t", grad), *values.items()], None, tuple(stored)
-        )
+        functions = tuple([each.function for each in formulas])
+        return self.fusion.run(f"{name}_backward", functions, formula, ("t", *values), operands, None, tuple(stored))
+
+
+def _call(name: str) -> Callable[..., tuple[Any]]:
+    """Return the formula that calls the elementwise function `name`."""
+
+    def formula(F: Any, *values: Any) -> tuple[Any]:
+        return (getattr(F, name)(*values),)
+
+    return formula
 
 
 def _is_complex(operand: Any) -> bool:

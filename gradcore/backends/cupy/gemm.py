@@ -224,7 +224,12 @@ def common_batch(a: Sequence[int], b: Sequence[int]) -> Ints:
 
 def layout_of(x: Any, conjugate: bool) -> tuple[int, int] | None:
     """Return the operation and the leading dimension with which cuBLAS reads the last two dims of `x`, or None."""
-    operand = _operand(Matrices(x.shape, tuple(s // x.itemsize for s in x.strides)), conjugate)
+    return _layout(x.shape, x.strides, x.itemsize, conjugate)
+
+
+@functools.lru_cache(4096)
+def _layout(shape: Ints, strides: Ints, itemsize: int, conjugate: bool) -> tuple[int, int] | None:
+    operand = _operand(Matrices(shape, tuple(s // itemsize for s in strides)), conjugate)
     return None if operand is None else operand[1:]
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, elements, int64s, pass_by_value
+from gradcore.backends.cupy.kernels import C_NAMES, NULL, CudaKernels, dense, dtype_name, elements, pass_by_value
 from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.core.typing import AnyArray
 
@@ -123,7 +123,7 @@ class CudaImplicitConvolution(CudaKernels):
         self, x: AnyArray, grad: AnyArray, shape: Sequence[int], settings: ConvSettings
     ) -> AnyArray | None:
         """Return the gradient by the weight, of `shape`, or None if the kernels do not apply."""
-        xp, groups = self.xp, settings.groups
+        groups = settings.groups
         rows, channels, taps = shape[0] // groups, shape[1], prod(shape[2:])
         windows = grad.shape[0] * prod(grad.shape[2:])
         reach = max(x.size // x.shape[0], grad.size // grad.shape[0], prod(shape), _coordinates(x, shape, settings))
@@ -131,19 +131,19 @@ class CudaImplicitConvolution(CudaKernels):
             return None
         height = next((n for n in _ROWS if rows > n // 2), _ROWS[-1])
         x, grad = self._readable(x), self._readable(grad)
-        out = xp.empty(shape, x.dtype)
+        out = self.allocate(shape, x.dtype)
         of_weight = (groups, rows, channels, *shape[2:])
         layout = of_weight, tuple(prod(of_weight[i + 1 :]) for i in range(len(of_weight)))
         structure = _structure(_layout(x), layout, _layout(grad), *map(tuple, settings[:3]))
         tiles = groups * -(-rows // height) * -(-channels * taps // _COLUMNS)
         most_parts = (x.size + grad.size) * x.dtype.itemsize // (_PARTS * 4 * out.size)
         splits = max(1, min(-(-_BLOCKS // tiles), -(-windows // _DEPTH) // _FEWEST_STEPS, most_parts))
-        parts = NULL if splits == 1 else xp.empty((splits, out.size), np.float32)
-        arguments = x, grad, out, parts, *int64s(splits), structure
+        parts = NULL if splits == 1 else self.allocate((splits, out.size), np.float32)
+        arguments = x, grad, out, parts, *self.int64s(splits), structure
         self._implicit_kernel("convolve_gradients", x, height)((tiles * splits,), (2 * height,), arguments)
         if splits > 1:
             add = self._implicit_kernel("add_parts", x, height)
-            add(*elements(out.size), (parts, out, *int64s(out.size, splits)))
+            add(*elements(out.size), (parts, out, *self.int64s(out.size, splits)))
         return out
 
     def _readable(self, x: AnyArray) -> AnyArray:
@@ -154,7 +154,7 @@ class CudaImplicitConvolution(CudaKernels):
         return x if in_rows and extent < _REACH * x.itemsize else self.xp.ascontiguousarray(x)
 
     def _implicit_kernel(self, name: str, x: AnyArray, height: int) -> Callable[..., None]:
-        return self.cuda_kernel("implicit_convolution", name, **defines(x.dtype.name, height))
+        return self.cuda_kernel("implicit_convolution", name, **defines(dtype_name(x.dtype), height))
 
 
 def _coordinates(x: AnyArray, shape: Sequence[int], settings: ConvSettings) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradcore.backends import sync_debug
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s, type_name
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
 from gradcore.core import config, determinism
@@ -248,7 +248,7 @@ class CudaIndexing(CudaKernels, Indexing):
             return self._reduce_rows("sum", out, index, rows)
         kernel = self.cuda_kernel("segments", "sum_few", type=type_name(rows.dtype))
         arrays = dense(self.xp, rows), dense(self.xp, index), out
-        kernel(grid, (32, warps), (*arrays, *int64s(height, count, width)))
+        kernel(grid, (32, warps), (*arrays, *self.int64s(height, count, width)))
         return out
 
     def _reduce_rows(self, reduce: str, out: Any, index: Any, rows: Any) -> Any:
@@ -259,8 +259,8 @@ class CudaIndexing(CudaKernels, Indexing):
         sorted_index, row_type = index[order], type_name(rows.dtype)
         chunk = max(_CHUNK, math.isqrt(count))
         parts = -(-count // chunk)
-        heads, tails = xp.empty((2, parts, width), np.float64 if rows.dtype.itemsize == 8 else np.float32)
-        sizes = int64s(count, width, chunk)
+        heads, tails = self.allocate((2, parts, width), np.float64 if rows.dtype.itemsize == 8 else np.float32)
+        sizes = self.int64s(count, width, chunk)
         kernel = self.cuda_kernel("segments", f"{reduce}_segments", type=row_type)
         arrays = (dense(xp, rows), order, sorted_index, out, heads, tails)
         kernel(*elements(rows.size), (*arrays, np.int64(rows.size), *sizes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +25,8 @@ __all__ = [
     "bernoulli_threshold",
     "compile_options",
     "dense",
+    "dtype_name",
     "elements",
-    "int64s",
     "pass_by_value",
     "random_position",
     "random_stream",
@@ -103,6 +103,24 @@ class CudaKernels:
                 return False
         return True
 
+    def allocate(self, shape: int | Sequence[int], dtype: Any) -> Any:
+        """Return an array in row-major order whose elements have any values."""
+        return self.xp.empty(shape, dtype)
+
+    def as_argument(self, number: np.generic) -> Any:
+        """Return a NumPy scalar as an argument of kernels that is passed many times."""
+        return number
+
+    @functools.cached_property
+    def int64s(self) -> Callable[..., tuple[Any, ...]]:
+        """Function that returns whole numbers as int64 arguments of a kernel, and remembers those of recent calls."""
+
+        @functools.lru_cache(4096)
+        def int64s(*numbers: int) -> tuple[Any, ...]:
+            return tuple([self.as_argument(np.int64(number)) for number in numbers])
+
+        return int64s
+
     @functools.cached_property
     def _modules(self) -> dict[Any, Any]:
         return {}
@@ -158,10 +176,10 @@ def type_name(dtype: np.dtype[Any]) -> str | None:
     return C_NAMES.get(dtype.name)
 
 
-@functools.lru_cache(4096)
-def int64s(*numbers: int) -> tuple[np.int64, ...]:
-    """Return `numbers` as int64 scalars, the arguments of a kernel."""
-    return tuple(map(np.int64, numbers))
+@functools.cache
+def dtype_name(dtype: np.dtype[Any]) -> str:
+    """Return the name of a dtype, from a cache as in `type_name`."""
+    return dtype.name
 
 
 def pass_by_value(structure: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -174,7 +192,9 @@ def pass_by_value(structure: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def dense(xp: Any, array: Any) -> Any:
     """Return `array` in row-major order, copied if needed; a null pointer for None."""
-    return NULL if array is None else xp.ascontiguousarray(array)
+    if array is None:
+        return NULL
+    return array if array.flags.c_contiguous else xp.ascontiguousarray(array)
 
 
 def accumulation_dtype(x: Any) -> Any:
@@ -204,6 +224,7 @@ def random_position(key: Any, counter: int) -> tuple[Any, ...]:
     return key, *words_of(0, 2), *words_of(counter, 4)
 
 
+@functools.lru_cache(256)
 def bernoulli_threshold(p: float, real: Any) -> np.uint64:
     """Return the integer threshold of a Bernoulli draw.
 

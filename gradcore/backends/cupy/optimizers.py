@@ -131,7 +131,8 @@ class CudaOptimizers(CudaFusion, Optimizers):
             kernel = self._hyperparameter_kernels.setdefault(kernel.key, kernel)
             operands = kernel.operands(options, numbers)
             compute = tuple(np.dtype("float64") if name in numbers else None for name, _ in operands)
-            results = self.fusion.run("step_settings", kernel, kernel.formula, operands, compute)
+            names, values = zip(*operands, strict=True)
+            results = self.fusion.run("step_settings", kernel, kernel.formula, names, values, compute)
             if results is not None:
                 count = len(numbers)
                 former = results[count : 2 * count]

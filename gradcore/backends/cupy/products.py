@@ -25,7 +25,6 @@ from gradcore.backends.cupy.kernels import (
     accumulation_dtype,
     dense,
     elements,
-    int64s,
     type_name,
 )
 from gradcore.backends.kernel_methods import kernel_for
@@ -143,10 +142,10 @@ class CudaProducts(CudaKernels, Products):
             return super().linear(x, weight, bias)
         if weight.shape[1] != x.shape[-1] or bias.shape[0] not in (1, weight.shape[0]):
             return super().linear(x, weight, bias)  # This call raises the error.
-        out = self.xp.empty((*x.shape[:-1], weight.shape[0]), x.dtype)
+        out = self.allocate((*x.shape[:-1], weight.shape[0]), x.dtype)
         if bias.shape[0] == weight.shape[0] and self.takes("biases", bias) and out.size:
             kernel = self.cuda_kernel("biases", "repeat_row", type=type_name(bias.dtype))
-            kernel(*elements(out.size), (dense(self.xp, bias), out, *int64s(out.size, bias.size)))
+            kernel(*elements(out.size), (dense(self.xp, bias), out, *self.int64s(out.size, bias.size)))
         else:
             out[...] = bias
         return self._multiply(x, weight.T, out, (1, 1))
@@ -168,7 +167,7 @@ class CudaProducts(CudaKernels, Products):
         fits = a.ndim == b.ndim > 1 and a.shape[:-2] == b.shape[:-2] and a.shape[-1] == b.shape[-2]
         if not fits or not _have_gemm_dtype(summand, a, b) or not _can_expand(summand.shape, shape):
             return self.add_product(summand, product(a, b), beta, alpha)
-        out = self.xp.empty(shape, a.dtype)
+        out = self.allocate(shape, a.dtype)
         if beta != 0:  # If `beta` is 0, cuBLAS does not read `out`.
             out[...] = summand
         return self._multiply(a, b, out, (alpha, beta))
@@ -176,7 +175,7 @@ class CudaProducts(CudaKernels, Products):
     def wide_product(self, a: Any, b: Any, alpha: float = 1) -> Any:
         """Return ``alpha * a @ b`` of batches of matrices, in float32 for float16 and bfloat16."""
         batch = gemm.common_batch(a.shape, b.shape)
-        out = self.xp.empty((*batch, a.shape[-2], b.shape[-1]), accumulation_dtype(a))
+        out = self.allocate((*batch, a.shape[-2], b.shape[-1]), accumulation_dtype(a))
         return self._multiply(a, b, out, (alpha, 0))
 
     @kernel_for(lambda self, x: x.dtype.char in gemm.SUPPORTED and x.size > 0)
@@ -188,9 +187,9 @@ class CudaProducts(CudaKernels, Products):
         rows = x.reshape(prod(x.shape[:-1]), x.shape[-1])
         if rows.shape[0] <= _FEW_ROWS and self.takes("biases", rows):
             count, width = rows.shape
-            out = self.xp.empty(width, rows.dtype)
+            out = self.allocate(width, rows.dtype)
             kernel = self.cuda_kernel("biases", "sum_columns", type=type_name(rows.dtype))
-            kernel((-(-width // 32),), (32, 32), (dense(self.xp, rows), out, *int64s(count, width)))
+            kernel((-(-width // 32),), (32, 32), (dense(self.xp, rows), out, *self.int64s(count, width)))
             return out
         return self._multiply(self.xp.ones(rows.shape[0], x.dtype), rows, exact=True)
 
@@ -218,9 +217,9 @@ class CudaProducts(CudaKernels, Products):
         if plan is None or cublas is None:
             return self._multiply_copies(a, b, out, factors, conjugate, exact)
         if out is None:
-            out = self.xp.empty(plan.shape, kind)
+            out = self.allocate(plan.shape, kind)
         if plan.adds and out.itemsize == 2:  # parts are added up in float32
-            float32_out = out.astype(np.float32) if factors[1] != 0 else self.xp.empty(out.shape, np.float32)
+            float32_out = out.astype(np.float32) if factors[1] != 0 else self.allocate(out.shape, np.float32)
             out[...] = self._multiply(a, b, float32_out, factors, conjugate, exact)
             return out
         if not capture.on:  # A graph has its own workspace.
@@ -249,7 +248,7 @@ class CudaProducts(CudaKernels, Products):
         """Return a product that is empty, has operands that cuBLAS cannot read in place, or cannot use cuBLAS."""
         batch = gemm.common_batch(a.shape, b.shape)
         if out is None:
-            out = self.xp.empty((*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ())), a.dtype)
+            out = self.allocate((*batch, *a.shape[-2:-1], *(b.shape[-1:] if b.ndim > 1 else ())), a.dtype)
         if not out.size:
             return out
         if not a.shape[-1]:
@@ -319,7 +318,7 @@ class CudaProducts(CudaKernels, Products):
         numbers = [m, n, k, *(s // x.itemsize for x in matrices for s in x.strides[-2:])]
         batches = [*(1,) * missing, *joint.sizes, *(0,) * missing, *joint.steps_a, *(0,) * missing, *joint.steps_b]
         grid = -(-m // _TILE) * -(-n // _TILE), min(prod(joint.sizes), 65535)
-        arguments = (*int64s(*numbers), *map(np.bool_, conjugate), *int64s(*batches))
+        arguments = (*self.int64s(*numbers), *map(np.bool_, conjugate), *self.int64s(*batches))
         self.cuda_kernel("products", "product", **macros)(grid, (16, 16), (*matrices, out, *arguments))
 
 

@@ -66,7 +66,7 @@ def _finder(name: str, declared: Extremum) -> Any:
     def find_both(self: CudaReductions, x: Array, dim: int, keepdim: bool = False) -> tuple[Array, Array]:
         at = dim % x.ndim
         shape = (*x.shape[:at], *((1,) if keepdim else ()), *x.shape[at + 1 :])
-        value, index = self.xp.empty(shape, x.dtype), self.xp.empty(shape, np.int64)
+        value, index = self.allocate(shape, x.dtype), self.allocate(shape, np.int64)
         # The call returns only its first output, so both arrays are passed.
         self.extremum_kernel(order, True, x)(x, value, index, axis=at, keepdims=keepdim)
         return value, index

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import CudaKernels, accumulation_dtype, dense, elements, int64s, type_name
+from gradcore.backends.cupy.kernels import CudaKernels, accumulation_dtype, dense, elements, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.resampling import Resizing, maps_by_dim
 from gradcore.backends.portable.separable import Taps, on_device
@@ -48,12 +48,12 @@ class CudaResizing(CudaKernels, Resizing):
 
     def _map_at_once(self, x: AnyArray, maps: tuple[Taps, ...]) -> AnyArray:
         outputs = [taps.outputs for taps in maps[5 - x.ndim :]]
-        out = self.xp.empty((*x.shape[:2], *outputs), x.dtype)
+        out = self.allocate((*x.shape[:2], *outputs), x.dtype)
         sources, weights, sizes = _tables(maps, np.dtype(accumulation_dtype(x)))
         index = "i32" if max(out.size, x.size) < 1 << 30 else "i64"
         kernel = self.cuda_kernel("windows", "resample", type=type_name(x.dtype), index=index)
         tables = on_device(self.xp, sources), on_device(self.xp, weights)
-        kernel(*elements(out.size), (dense(self.xp, x), out, np.int64(out.size), *tables, *int64s(*sizes)))
+        kernel(*elements(out.size), (dense(self.xp, x), out, np.int64(out.size), *tables, *self.int64s(*sizes)))
         return out
 
 

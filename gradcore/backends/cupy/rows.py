@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -9,7 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.base import Backend
-from gradcore.backends.cupy.kernels import CudaKernels, accumulation_dtype, dense, elements, int64s, rows_of, type_name
+from gradcore.backends.cupy.kernels import (
+    CudaKernels,
+    accumulation_dtype,
+    dense,
+    dtype_name,
+    elements,
+    rows_of,
+    type_name,
+)
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import RowKernel, row_kernels, writes
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
@@ -60,13 +69,15 @@ def _takes_gradients(backend: CudaRows, arguments: NormGradients) -> bool:
 
 
 def _takes_loss(backend: CudaRows, x: Array, target: Array, weight: Array, *settings: Any) -> bool:
-    return backend.takes("cross_entropy", x, weight) and target.dtype.name in _TARGETS
+    return backend.takes("cross_entropy", x, weight) and dtype_name(target.dtype) in _TARGETS
 
 
 def _takes_loss_gradient(backend: CudaRows, arguments: LossGradients) -> bool:
     arrays = arguments.powers, arguments.grad, arguments.weight, arguments.total_weight
     return (
-        arguments.of_loss_alone and backend.takes("cross_entropy", *arrays) and arguments.target.dtype.name in _TARGETS
+        arguments.of_loss_alone
+        and backend.takes("cross_entropy", *arrays)
+        and dtype_name(arguments.target.dtype) in _TARGETS
     )
 
 
@@ -78,34 +89,44 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     evaluate_formula: Any
 
     def _rows_kernel(self, file: str, name: str, like: Any) -> Any:
-        return self.cuda_kernel(file, name, type=type_name(like.dtype))
+        """Return the kernel `name` of a source file for the dtype of the array `like`."""
+        key = file, name, like.dtype
+        kernel = self._kernels_of_dtypes.get(key)
+        if kernel is None:
+            kernel = self._kernels_of_dtypes[key] = self.cuda_kernel(file, name, type=type_name(like.dtype))
+        return kernel
+
+    @functools.cached_property
+    def _kernels_of_dtypes(self) -> dict[Any, Any]:
+        return {}
+
+    def _allocate_channels(self, count: int, channels: int, dtype: Any) -> list[Any]:
+        """Return `count` vectors with an element for each channel. Rows of one matrix would each need a view."""
+        return [self.allocate(channels, dtype) for _ in range(count)]
 
     # -- layers and groups ---------------------------------------------------------------------------------------
 
     @kernel_for(_takes_norm)
     def native_layer_norm(self, x: Array, weight: Array | None, bias: Array | None, ndims: int, eps: float) -> Triple:
         lead = x.shape[: x.ndim - ndims]
-        out, mean, var = self._normalize_rows(x, weight, bias, prod(lead), 1, 1, eps)
-        stats_shape = lead + (1,) * ndims
-        return out, mean.reshape(stats_shape), var.reshape(stats_shape)
+        return self._normalize_rows(x, weight, bias, lead + (1,) * ndims, 1, 1, eps)
 
     @kernel_for(_takes_norm)
     def native_group_norm(self, x: Array, weight: Array | None, bias: Array | None, groups: int, eps: float) -> Triple:
-        batch = x.shape[0]
-        out, mean, var = self._normalize_rows(x, weight, bias, batch * groups, groups, prod(x.shape[2:]), eps)
-        return out, mean.reshape(batch, groups), var.reshape(batch, groups)
+        return self._normalize_rows(x, weight, bias, (x.shape[0], groups), groups, prod(x.shape[2:]), eps)
 
     def _normalize_rows(
-        self, x: Any, weight: Any, bias: Any, rows: int, groups: int, points: int, eps: float
+        self, x: Any, weight: Any, bias: Any, shape: tuple[int, ...], groups: int, points: int, eps: float
     ) -> Triple:
         """Return rows normalized to mean 0 and variance 1, times the weights, plus the biases, and their statistics.
 
-        The statistics are the means and the variances of the rows.
+        The statistics are the means and the variances of the rows, arrays of the shape `shape`.
         """
-        xp, width = self.xp, x.size // rows
-        out, (mean, var) = xp.empty(x.shape, x.dtype), xp.empty((2, rows), accumulation_dtype(x))
+        xp, rows, kind = self.xp, prod(shape), accumulation_dtype(x)
+        width = x.size // rows
+        out, mean, var = self.allocate(x.shape, x.dtype), self.allocate(shape, kind), self.allocate(shape, kind)
         arrays = (dense(xp, x), dense(xp, weight), dense(xp, bias), out, mean, var)
-        sizes = int64s(rows, width, groups, points)
+        sizes = self.int64s(rows, width, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows", x)
         kernel(*rows_of(x, rows, width), (*arrays, *sizes, np.float64(eps)))
         return out, mean, var
@@ -144,8 +165,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def _normalize_rows_backward(self, arrays: Sequence[Any], rows: int, groups: int, points: int, eps: float) -> Any:
         """Return the gradient with respect to the rows, given the kernel's arguments `arrays`."""
         x = arrays[3]
-        out = self.xp.empty(x.shape, x.dtype)
-        sizes = int64s(rows, x.size // rows, groups, points)
+        out = self.allocate(x.shape, x.dtype)
+        sizes = self.int64s(rows, x.size // rows, groups, points)
         kernel = self._rows_kernel("normalization", "normalize_rows_backward", x)
         inputs = [*(dense(self.xp, a) for a in arrays[:5]), *self._statistics(x, *arrays[5:])]
         kernel(*rows_of(x, rows, x.size // rows), (*inputs, out, *sizes, np.float64(eps)))
@@ -169,13 +190,15 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         xp, dtype = self.xp, arrays[0].dtype
         step = max(32, -(-rows // 64))
         blocks = -(-rows // step)
-        partial = xp.empty((count, blocks, width), np.float64 if dtype.itemsize == 8 else np.float32)
+        kind = np.float64 if dtype.itemsize == 8 else np.float32
+        joined = self.allocate((count, blocks, width), kind) if blocks > 1 else None
+        partial = [self.allocate(width, kind) for _ in range(count)] if joined is None else joined
         kernel = self._rows_kernel("normalization", name, arrays[0])
         inputs = [dense(xp, a) for a in arrays]
-        sizes = int64s(rows, width, step)
+        sizes = self.int64s(rows, width, step)
         kernel((-(-width // 64), blocks), (64,), (*inputs, *partial, *sizes, *rest))
-        totals = partial.sum(axis=1) if blocks > 1 else partial[:, 0]
-        return list(totals.astype(dtype, copy=False))
+        totals = partial if joined is None else joined.sum(axis=1)
+        return [total.astype(dtype, copy=False) for total in totals]
 
     # -- root mean squares ---------------------------------------------------------------------------------------
 
@@ -183,8 +206,8 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def fused_rms_norm(self, x: Array, weight: Array | None, ndims: int, eps: float) -> tuple[Array, Array]:
         xp, lead = self.xp, x.shape[: x.ndim - ndims]
         rows = prod(lead)
-        out, scale = xp.empty(x.shape, x.dtype), xp.empty(lead + (1,) * ndims, accumulation_dtype(x))
-        sizes = int64s(rows, x.size // rows)
+        out, scale = self.allocate(x.shape, x.dtype), self.allocate(lead + (1,) * ndims, accumulation_dtype(x))
+        sizes = self.int64s(rows, x.size // rows)
         kernel = self._rows_kernel("normalization", "scale_rows", x)
         kernel(
             *rows_of(x, rows, x.size // rows), (dense(xp, x), dense(xp, weight), out, scale, *sizes, np.float64(eps))
@@ -207,7 +230,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         rows, to_x, to_weight = prod(x.shape[: x.ndim - ndims]), None, None
         width = x.size // rows
         if needs[0]:
-            to_x = self.xp.empty(x.shape, x.dtype)
+            to_x = self.allocate(x.shape, x.dtype)
             kernel = self._rows_kernel("normalization", "scale_rows_backward", x)
             inputs = [dense(self.xp, a) for a in arrays]
             kernel(*rows_of(x, rows, width), (*inputs, to_x, np.int64(rows), np.int64(width)))
@@ -220,9 +243,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     @kernel_for(_takes_norm)
     def native_batch_norm(self, x: Array, weight: Array | None, bias: Array | None, eps: float) -> Triple:
-        mean, var, scale, shift = self.xp.empty((4, x.shape[1]), accumulation_dtype(x))
+        mean, var, scale, shift = self._allocate_channels(4, x.shape[1], accumulation_dtype(x))
         moments = self._sum_channel_parts("channel_moments", (x,))
-        sizes = int64s(*moments.sizes, moments.chunk)
+        sizes = self.int64s(*moments.sizes, moments.chunk)
         arrays = (dense(self.xp, weight), dense(self.xp, bias), mean, var, scale, shift)
         kernel = self._rows_kernel("normalization", "channel_statistics", x)
         kernel(*moments.launch, (*moments.sums, *arrays, *sizes, np.float64(eps)))
@@ -240,12 +263,12 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         grad, grad_mean, grad_var, x, weight, mean, var, eps, needs, _ = arguments
         mean, var = self._statistics(x, mean, var)
         sums = self._sum_channel_parts("channel_products", (grad, x, mean, var), np.int64(0), np.float64(eps))
-        of_weight, of_bias = self.xp.empty((2, x.shape[1]), x.dtype)
-        scale, slope, shift = self.xp.empty((3, x.shape[1]), accumulation_dtype(x))
+        of_weight, of_bias = self._allocate_channels(2, x.shape[1], x.dtype)
+        scale, slope, shift = self._allocate_channels(3, x.shape[1], accumulation_dtype(x))
         results = of_weight, of_bias, scale, slope, shift
         inputs = [*(dense(self.xp, a) for a in (grad_mean, grad_var, weight)), var]
         kernel = self._rows_kernel("normalization", "channel_gradients", x)
-        kernel(*sums.launch, (*sums.sums, *inputs, *results, *int64s(*sums.sizes), np.float64(eps)))
+        kernel(*sums.launch, (*sums.sums, *inputs, *results, *self.int64s(*sums.sizes), np.float64(eps)))
         result = None
         if needs[0]:
             scale, slope, shift, mean = (_column(a, x) for a in (scale, slope, shift, mean))
@@ -257,7 +280,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def batch_norm_given(
         self, x: Array, mean: Array, var: Array, weight: Array | None, bias: Array | None, eps: float
     ) -> Array:
-        scale, shift = self.xp.empty((2, x.shape[1]), accumulation_dtype(x))
+        scale, shift = self._allocate_channels(2, x.shape[1], accumulation_dtype(x))
         inputs = [*self._statistics(x, mean, var), dense(self.xp, weight), dense(self.xp, bias)]
         kernel = self._rows_kernel("normalization", "channel_scales", x)
         kernel(*elements(x.shape[1]), (*inputs, scale, shift, np.int64(x.shape[1]), np.float64(eps)))
@@ -283,9 +306,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         parts = max(1, min(-(-_BLOCKS // channels), count // _CHUNK))
         chunk = -(-count // parts)
         parts = -(-count // chunk)
-        sums = xp.empty((2, channels, parts), np.float64 if x.dtype.itemsize == 8 else np.float32)
+        sums = self.allocate((2, channels, parts), np.float64 if x.dtype.itemsize == 8 else np.float32)
         kernel = self._rows_kernel("normalization", name, x)
-        sizes = int64s(batch, channels, points, chunk)
+        sizes = self.int64s(batch, channels, points, chunk)
         inputs = [dense(xp, a) for a in arrays]
         kernel((channels, parts), _threads(chunk), (*inputs, *sums, *sizes, *settings))
         return _Parts(sums, chunk, (channels, parts, count), ((-(-channels // 8),), (32, 8)))
@@ -299,9 +322,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
             var, mean = super().var_mean_over(converted, dims, correction, root)
             return var.astype(x.dtype, copy=False) if converted is not x else var, mean.astype(x.dtype, copy=False)
         shape = [1 if dims is None or i in dims else n for i, n in enumerate(x.shape)]
-        mean, var = self.xp.empty((2, *shape), x.dtype)
+        mean, var = self.allocate((2, *shape), x.dtype)
         parts = self._sum_channel_parts("channel_moments", (dense(self.xp, x).reshape(layout),))
-        sizes = int64s(*parts.sizes, parts.chunk)
+        sizes = self.int64s(*parts.sizes, parts.chunk)
         degrees = np.float64(max(parts.sizes[2] - correction, 0.0))
         kernel = self._rows_kernel("normalization", "channel_variances", x)
         kernel(*parts.launch, (*parts.sums, mean, var, *sizes, degrees, np.bool_(root)))
@@ -314,16 +337,16 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         xp, dim = self.xp, min(x.ndim, 2) - 1
         classes, points = x.shape[dim], prod(x.shape[2:])
         rows = x.size // classes
-        losses, weights = xp.empty(target.shape, x.dtype), xp.empty(target.shape, x.dtype)
-        powers = xp.empty(x.shape, x.dtype)
-        total = xp.empty((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
+        losses, weights = self.allocate(target.shape, x.dtype), self.allocate(target.shape, x.dtype)
+        powers = self.allocate(x.shape, x.dtype)
+        total = self.allocate((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
         inputs = [dense(xp, a) for a in (x, target, weight)]
         name, launch = "cross_entropy" if points > 1 else "cross_entropy_rows", rows_of(x, rows, classes)
         if points >= _POINTS:
             name, launch = "cross_entropy_points", elements(rows)
         kernel = self._loss_kernel(name, x, target)
         with self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.") as (number, flag):
-            sizes = int64s(rows, classes, points, ignore_index, number)
+            sizes = self.int64s(rows, classes, points, ignore_index, number)
             kernel(*launch, (*inputs, losses, weights, powers, total, *sizes, flag))
         weight_sum = weights.sum()
         if reduction == "none":
@@ -336,17 +359,17 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = arguments
         xp, dim = self.xp, min(powers.ndim, 2) - 1
         divisor = total_weight if reduction == "mean" else None
-        out = xp.empty(powers.shape, powers.dtype)
+        out = self.allocate(powers.shape, powers.dtype)
         inputs = [dense(xp, a) for a in (grad, target, weight, divisor, powers, total)]
         classes, points, grad_step = powers.shape[dim], prod(powers.shape[2:]), int(grad.size > 1)
         count = powers.size // classes if points == 1 else powers.size
         kernel = self._loss_kernel(f"cross_entropy_backward{'_rows' if points == 1 else ''}", powers, target)
         grid, block = rows_of(powers, count, classes) if points == 1 else elements(count)
-        kernel(grid, block, (*inputs, out, *int64s(count, classes, points, ignore_index, grad_step)))
+        kernel(grid, block, (*inputs, out, *self.int64s(count, classes, points, ignore_index, grad_step)))
         return out
 
     def _loss_kernel(self, name: str, x: Any, target: Any) -> Any:
-        types = {"type": type_name(x.dtype), "index": _TARGETS[target.dtype.name]}
+        types = {"type": type_name(x.dtype), "index": _TARGETS[dtype_name(target.dtype)]}
         return self.cuda_kernel("cross_entropy", name, **types)
 
 
@@ -397,13 +420,13 @@ def _launcher(kernel: RowKernel) -> Any:
         settings, xp = rest[further_count:], backend.xp
         dim, flag = settings[call.dim], np.bool_(bool(flags) or call.number_of(settings) != 0)
         n, inner = x.shape[dim], prod(x.shape[dim % x.ndim + 1 :])
-        out, count = xp.empty(x.shape, x.dtype), x.size // n
+        out, count = backend.allocate(x.shape, x.dtype), x.size // n
         arrays = [dense(xp, a) for a in (x, *rest[:further_count])]
         if inner == 1:
-            launch, sizes = rows_of(x, count, n), int64s(count, n)
+            launch, sizes = rows_of(x, count, n), backend.int64s(count, n)
             backend._rows_kernel(family, f"{symbol}_rows", x)(*launch, (*arrays, out, *sizes, flag))
         else:
-            launch, sizes = elements(count), int64s(count, n, inner)
+            launch, sizes = elements(count), backend.int64s(count, n, inner)
             backend._rows_kernel(family, f"{symbol}_columns", x)(*launch, (*arrays, out, *sizes, flag))
         return out
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, elements, int64s
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, dtype_name, elements
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sorting import Sorting
 from gradcore.core.typing import AnyArray
@@ -37,7 +37,7 @@ _RANK, _MEDIAN, _NAN_MEDIAN = 0, 1, 2
 
 @functools.cache
 def _kind(dtype: np.dtype[np.generic]) -> tuple[int, str] | None:
-    return _KINDS.get(dtype.name)
+    return _KINDS.get(dtype_name(dtype))
 
 
 def _takes(backend: CudaSelection, x: AnyArray, dim: int, *settings: object) -> bool:
@@ -77,7 +77,7 @@ class CudaSelection(CudaKernels, Sorting):
         if n <= _MOST:
             threads = min(1024, max(32, _power_of_two(n) // 2))
             kernel = self._selection_kernel("sort_rows", x, n)
-            kernel((rows.size // n,), (threads,), (rows, *results, *int64s(n, k), np.bool_(descending)))
+            kernel((rows.size // n,), (threads,), (rows, *results, *self.int64s(n, k), np.bool_(descending)))
         else:
             self._sort_long_rows(x, rows, results, descending)
         return self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
@@ -93,9 +93,9 @@ class CudaSelection(CudaKernels, Sorting):
         xp, n = self.xp, rows.shape[-1]
         count, is_wide = rows.size // n, rows.dtype.itemsize > 4
         chunk = _chunk(count, n, 0)
-        sizes, launch = int64s(n, chunk), ((count * -(-n // chunk),), _threads(chunk))
+        sizes, launch = self.int64s(n, chunk), ((count * -(-n // chunk),), _threads(chunk))
         name, key = ("order_keys_by_row", np.uint64) if count > 1 and not is_wide else ("order_keys", rows.dtype)
-        keys = xp.empty(rows.size, key)
+        keys = self.allocate(rows.size, key)
         self._selection_kernel(name, x, _FEW)(*launch, (rows, keys, *sizes, np.bool_(descending)))
         order = xp.argsort(keys, kind="stable")
         if count > 1 and is_wide:
@@ -122,7 +122,7 @@ class CudaSelection(CudaKernels, Sorting):
         n = rows.shape[-1]
         count, parts = rows.size // n, -(-n // chunk)
         values, indices = self._result_memory(rows, (parts - 1) * k + min(k, n - (parts - 1) * chunk))
-        arguments = rows, places, values, indices, *int64s(n, chunk, k), np.bool_(largest)
+        arguments = rows, places, values, indices, *self.int64s(n, chunk, k), np.bool_(largest)
         self._selection_kernel("topk_rows", x, k)((count * parts,), _threads(chunk), arguments)
         return values, indices
 
@@ -146,7 +146,7 @@ class CudaSelection(CudaKernels, Sorting):
             values, indices = self._select_rank_by_blocks(x, rows, rank, mode)
         else:
             values, indices = self._result_memory(rows, 1)
-            arguments = rows, values, indices, *int64s(n, rank), np.int32(mode)
+            arguments = rows, values, indices, *self.int64s(n, rank), np.int32(mode)
             self._selection_kernel("kth_of_rows", x, _FEW)((rows.size // n,), _threads(n), arguments)
         result = self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
         return result if keepdim else (result[0].squeeze(dim), result[1].squeeze(dim))
@@ -158,7 +158,7 @@ class CudaSelection(CudaKernels, Sorting):
         parts = -(-n // chunk)
         counts = xp.zeros((count, 256 * digits + 1), np.uint32)
         indices = xp.full((*rows.shape[:-1], 1), np.iinfo(np.int64).max, np.uint64)
-        kernel, sizes = self._selection_kernel("count_digits", x, _FEW), int64s(n, chunk, rank)
+        kernel, sizes = self._selection_kernel("count_digits", x, _FEW), self.int64s(n, chunk, rank)
         first = -1 if mode and _kind(x.dtype)[0] == 2 else 0  # type: ignore[index]
         for number in range(first, digits):
             numbers = np.int32(mode), np.int32(number)
@@ -166,9 +166,9 @@ class CudaSelection(CudaKernels, Sorting):
         kernel = self._selection_kernel("find_chosen", x, _FEW)
         kernel((count * parts,), _threads(chunk), (rows, counts, indices, *sizes, np.int32(mode)))
         indices = indices.view(np.int64)
-        values = xp.empty(indices.shape, rows.dtype)
+        values = self.allocate(indices.shape, rows.dtype)
         kernel = self._selection_kernel("take_chosen", x, _FEW)
-        kernel(*elements(count), (rows, indices, values, *int64s(count, n)))
+        kernel(*elements(count), (rows, indices, values, *self.int64s(count, n)))
         return values, indices
 
     # -- rows ------------------------------------------------------------------------------------------------------
@@ -182,7 +182,7 @@ class CudaSelection(CudaKernels, Sorting):
     def _result_memory(self, rows: AnyArray, k: int, with_values: bool = True) -> tuple[AnyArray, AnyArray]:
         """Return memory for `k` elements of each row (None unless `with_values`), and for their indices."""
         shape = (*rows.shape[:-1], k)
-        return self.xp.empty(shape, rows.dtype) if with_values else None, self.xp.empty(shape, np.int64)
+        return self.allocate(shape, rows.dtype) if with_values else None, self.allocate(shape, np.int64)
 
     def _from_rows(self, rows: AnyArray, x: AnyArray, dim: int) -> AnyArray:
         """Return `rows` with the last dim moved to `dim`, and the dtype of `x` if that is not None; None for None."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradcore.backends import sync_debug
-from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, NULL, CudaKernels, accumulation_dtype, int64s
+from gradcore.backends.cupy.kernels import C_NAMES, COMPLEX_NAMES, NULL, CudaKernels, accumulation_dtype
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sparse import SparseMatrices
 from gradcore.backends.sparsity import Pattern
@@ -85,7 +85,7 @@ class CudaSparse(CudaKernels, SparseMatrices):
         out = self.xp.empty(pattern.size, left.dtype)
         lanes = _lanes(left.shape[1])
         steps = (s // x.itemsize for x in (left, right) for s in x.strides)
-        sizes = int64s(pattern.size, left.shape[1], *steps)
+        sizes = self.int64s(pattern.size, left.shape[1], *steps)
         kernel = self.cuda_kernel("sparse", "sparse_samples", **_types(left, out, index))
         kernel(*_warps(-(-pattern.size * lanes // 32)), (left, right, rows, cols, out, *sizes, np.int32(lanes)))
         return out
@@ -97,7 +97,7 @@ class CudaSparse(CudaKernels, SparseMatrices):
         lanes = _lanes(width)
         steps = [s // dense.itemsize for s in dense.strides] + [0] * (2 - dense.ndim)
         kernel = self.cuda_kernel("sparse", "sparse_rows", **_types(dense, out, rows.kind))
-        arguments = (values, order, ends, inner, dense, out, *int64s(height, width, *steps), np.int32(lanes))
+        arguments = (values, order, ends, inner, dense, out, *self.int64s(height, width, *steps), np.int32(lanes))
         kernel(*_warps(height), arguments)
 
     def _elements_by_rows(self, pattern: Pattern, transposed: bool) -> _Rows:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, accumulation_dtype, dense, elements, int64s, type_name
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, accumulation_dtype, dense, elements, type_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.folding import Blocks, Folding
 from gradcore.backends.portable.pooling import AvgPool, MaxPool, Pooling
@@ -49,14 +49,14 @@ class CudaWindows(CudaKernels, Pooling, Folding):
     def max_pool(self, x: AnyArray, window: MaxPool) -> tuple[AnyArray, AnyArray]:
         lead, size = _split(x, len(window.kernel))
         outputs = [pool_output_size(*each, window.ceil_mode) for each in zip(size, *window[:4], strict=True)]
-        out, indices = self.xp.empty((*lead, *outputs), x.dtype), self.xp.empty((*lead, *outputs), "int64")
+        out, indices = self.allocate((*lead, *outputs), x.dtype), self.allocate((*lead, *outputs), "int64")
         self._run("max_pool", x, (out, indices), out.size, (), _dims(size, outputs, *window[:4]))
         return out, indices
 
     @kernel_for(_takes)
     def adaptive_max_pool(self, x: AnyArray, size: Ints) -> tuple[AnyArray, AnyArray]:
         shape = (*_split(x, len(size))[0], *size)
-        out, indices = self.xp.empty(shape, x.dtype), self.xp.empty(shape, "int64")
+        out, indices = self.allocate(shape, x.dtype), self.allocate(shape, "int64")
         self._run("adaptive_max_pool", x, (out, indices), out.size, (), _parts(x.shape, size))
         return out, indices
 
@@ -70,7 +70,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
             positions = indices.reshape(planes, prod(outputs)) + self.xp.arange(planes).reshape(-1, 1) * volume
             rows = self.sum_into_rows(planes * volume, positions.reshape(-1), x.reshape(-1, 1))
             return rows.reshape(*lead, *size)
-        out = self.xp.empty((*lead, *size), x.dtype)
+        out = self.allocate((*lead, *size), x.dtype)
         grads = (dense(self.xp, indices), out)
         if len(windows) == n:
             self._run("adaptive_max_pool_backward", x, grads, out.size, (), _parts(size, outputs))
@@ -81,14 +81,14 @@ class CudaWindows(CudaKernels, Pooling, Folding):
 
     @kernel_for(_takes)
     def adaptive_avg_pool(self, x: AnyArray, size: Ints) -> AnyArray:
-        out = self.xp.empty((*_split(x, len(size))[0], *size), x.dtype)
+        out = self.allocate((*_split(x, len(size))[0], *size), x.dtype)
         self._run("adaptive_avg_pool", x, (out,), out.size, (), _parts(x.shape, size))
         return out
 
     @kernel_for(_takes)
     def adaptive_avg_pool_spread(self, grad: AnyArray, size: Ints) -> AnyArray:
         lead, outputs = _split(grad, len(size))
-        out = self.xp.empty((*lead, *size), grad.dtype)
+        out = self.allocate((*lead, *size), grad.dtype)
         self._run("adaptive_avg_pool_backward", grad, (out,), out.size, (), _parts(size, outputs))
         return out
 
@@ -97,14 +97,14 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         lead, size = _split(x, len(window.kernel))
         dims = *window[:3], (1,) * len(size)
         outputs = [pool_output_size(*each, window.ceil_mode) for each in zip(size, *dims, strict=True)]
-        out = self.xp.empty((*lead, *outputs), x.dtype)
+        out = self.allocate((*lead, *outputs), x.dtype)
         self._run("avg_pool", x, (out,), out.size, _mean(window), _dims(size, outputs, *dims))
         return out
 
     @kernel_for(_takes, AvgPool)
     def avg_pool_spread(self, grad: AnyArray, size: Ints, window: AvgPool) -> AnyArray:
         lead, outputs = _split(grad, len(size))
-        out = self.xp.empty((*lead, *size), grad.dtype)
+        out = self.allocate((*lead, *size), grad.dtype)
         dims = _dims(size, outputs, *window[:3], (1,) * len(size))
         self._run("avg_pool_backward", grad, (out,), out.size, _mean(window), dims)
         return out
@@ -115,20 +115,20 @@ class CudaWindows(CudaKernels, Pooling, Folding):
     def im2col(self, x: AnyArray, blocks: Blocks) -> AnyArray:
         (*lead, channels), size = _split(x, len(blocks.kernel))
         counts = blocks.counts(size)
-        out = self.xp.empty((*lead, channels * prod(blocks.kernel), prod(counts)), x.dtype)
+        out = self.allocate((*lead, channels * prod(blocks.kernel), prod(counts)), x.dtype)
         self._run("im2col", x, (out,), out.size, (), _block_dims(size, counts, blocks))
         return out
 
     @kernel_for(_takes, Blocks)
     def col2im(self, x: AnyArray, size: Ints, blocks: Blocks) -> AnyArray:
-        out = self.xp.empty((*x.shape[:-2], x.shape[-2] // prod(blocks.kernel), *size), x.dtype)
+        out = self.allocate((*x.shape[:-2], x.shape[-2] // prod(blocks.kernel), *size), x.dtype)
         self._run("col2im", x, (out,), out.size, (), _block_dims(size, blocks.counts(size), blocks))
         return out
 
     # -- grids ---------------------------------------------------------------------------------------------------
 
     def grid_sampler(self, x: AnyArray, grid: AnyArray, *settings: Any) -> AnyArray:
-        out = self.xp.empty((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+        out = self.allocate((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
         if not self.takes("grids", x, grid) or not out.size:
             return self.bodies["grid_sampler"](self, x, grid, *settings)
         self._sample("grid_sampler", (x, grid), (out,), out.size, GridSettings(*settings))
@@ -143,7 +143,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
             return self.bodies["grid_sampler_backward"](self, grad, x, grid, *settings)
         xp = self.xp
         to_x = xp.zeros(x.shape, accumulation_dtype(x)) if needs[0] else None
-        to_grid = xp.empty(grid.shape, grid.dtype) if needs[1] else None
+        to_grid = self.allocate(grid.shape, grid.dtype) if needs[1] else None
         results = (NULL if to_x is None else to_x, NULL if to_grid is None else to_grid)
         points = grid.size // grid.shape[-1]
         self._sample("grid_sampler_backward", (grad, x, grid), results, points, GridSettings(*sampling))
@@ -159,7 +159,7 @@ class CudaWindows(CudaKernels, Pooling, Folding):
         inputs = [dense(self.xp, a) for a in arrays]
         mode, padding, corners = settings
         numbers = np.int32(_MODES[mode]), np.int32(_PADDINGS[padding]), np.bool_(corners)
-        kernel(*elements(total), (*inputs, *results, *int64s(*sizes), *numbers))
+        kernel(*elements(total), (*inputs, *results, *self.int64s(*sizes), *numbers))
 
     def _run(
         self, name: str, x: Any, results: tuple[Any, ...], total: int, settings: tuple[Any, ...], dims: list[Any]

@@ -48,10 +48,10 @@ class _Collector:
         self.F = F
 
     def run(
-        self, name: str, key: Any, formula: Any, operands: Any, compute: Any = None, stored: Any = None
+        self, name: str, key: Any, formula: Any, names: Any, values: Any, compute: Any = None, stored: Any = None
     ) -> list[Any]:
         arguments: list[Any] = []
-        for i, (_, value) in enumerate(operands):
+        for i, value in enumerate(values):
             if isinstance(value, np.generic):
                 value = self.F.graph.constant(value.item(), compute_dtype(value.dtype))
             if isinstance(value, Expr):
