@@ -241,11 +241,12 @@ def resolve(where: DeviceLike | None) -> device:
     ``'cuda'`` becomes the current CUDA device, or the CPU where CUDA cannot be used and the policy allows it.
     """
     target = get_default_device() if where is None else device(where)
-    if hasattr(target, "backend") and target.type in _backends:
+    connected = _backends.get(target.type)
+    if connected is not None and hasattr(target, "backend"):
         return target
-    reason = unavailable(target.type)
+    reason = unavailable(target.type) if connected is None else None
     if reason is None:
-        backend = _backends[target.type]
+        backend = _backends[target.type] if connected is None else connected
         if backend.device_count() == 0:
             target = device(target.type)
         elif target.index is None:

@@ -52,8 +52,14 @@ class device:  # PyTorch's name for the class
     levels: ClassVar[tuple[Any, ...]] = ()
 
     _interned: ClassVar[dict[tuple[str, int | None], device]] = {}
+    #: The same devices by their strings, which nearly all calls give.
+    _by_name: ClassVar[dict[str, device]] = {}
 
     def __new__(cls, type: DeviceLike, index: int | None = None) -> device:
+        if type.__class__ is str and index is None:
+            known = cls._by_name.get(type)
+            if known is not None:
+                return known
         if isinstance(type, device):
             if index is not None:
                 raise RuntimeError("an index cannot be given together with a device")
@@ -78,6 +84,7 @@ class device:  # PyTorch's name for the class
             interned.type, interned.index, interned.guarded = name, index, False
             interned._name = name if index is None else f"{name}:{index}"
             interned = cls._interned.setdefault((name, index), interned)
+            cls._by_name[interned._name] = interned
         return interned
 
     @property

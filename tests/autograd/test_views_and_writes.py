@@ -419,3 +419,22 @@ def test_operands_are_read_before_they_are_written_to(op):
             write(ours[1:], *[of_part(ours) for _ in op.tensors[1:]], *further)
             write(expected[1:], *[of_part(x).clone() for _ in op.tensors[1:]], *further)
             np.testing.assert_array_equal(ours, expected)
+
+
+@pytest.mark.parametrize("dtype", [gc.float64, gc.float32, gc.float16, gc.bfloat16, gc.complex64])
+def test_numbers_keep_the_sign_of_zero(dtype: gc.dtype) -> None:
+    """-0.0 equals 0.0, but is not memory full of zeros."""
+
+    def signs(t: gc.Tensor) -> list[bool]:
+        parts = gc.view_as_real(t) if dtype.is_complex else t
+        return gc.signbit(parts.float()).flatten().tolist()  # type: ignore[no-any-return]
+
+    number = complex(-0.0, -0.0) if dtype.is_complex else -0.0
+    x, columns = gc.ones(4, dtype=dtype), gc.ones(2, 3, dtype=dtype).t()
+    assert all(signs(x.fill_(number)))
+    assert not any(signs(x.zero_()))
+    x[1] = number
+    assert signs(x).count(True) == 1 + dtype.is_complex
+    columns[...] = number
+    assert all(signs(columns))
+    assert dtype.is_complex or signs(gc.nn.functional.pad(columns, (0, 0, 1, 0), value=number)[:1]) == [True, True]

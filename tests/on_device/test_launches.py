@@ -45,6 +45,19 @@ def with_gradients(run: Callable[..., Any], *inputs: Any, second: bool = False) 
     return [out, *found, *gc.autograd.grad(sum((g * g).sum() for g in found), inputs)]
 
 
+# -- numbers -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+@pytest.mark.parametrize("name", ["add_", "mul_", "sub_"])
+def test_numbers_in_place_take_one_launch(name: str, dtype: Any) -> None:
+    x, expected = (gc.ones(4, 6, dtype=dtype, device=d)[:, ::2] for d in ("cuda", "cpu"))
+    assert launches(lambda: getattr(x, name)(0.5)) == 1
+    for _ in range(2):
+        getattr(expected, name)(0.5)
+    assert x.cpu().equal(expected)
+
+
 # -- images at points ---------------------------------------------------------------------------------------------
 
 GRIDS = [

@@ -12,7 +12,7 @@ import numpy as np
 from gradcore.backends.codegen import emit_cuda
 from gradcore.backends.codegen.expr import Expr, NotFusible
 from gradcore.backends.codegen.layout import Layout, layout_of
-from gradcore.backends.codegen.schedule import Input, Kernel
+from gradcore.backends.codegen.schedule import Input, Kernel, Result
 from gradcore.backends.codegen.trace import Formula, compute_dtype, trace
 
 if TYPE_CHECKING:
@@ -31,13 +31,14 @@ _BLOCK = (THREADS,)
 #: layouts of one compiled group.
 _MOST_FORMULAS, _MOST_LAUNCHES, _MOST_LAYOUTS = 10_000, 20_000, 1_000
 
-#: Stands for a launch that is not in the cache.
-_UNKNOWN: Any = object()
-
 #: Functions that CuPy computes differently from NumPy, or with undefined behaviour. They become kernels even alone.
 _NOT_LEFT_TO_CUPY = {"floor_divide", "lcm", "left_shift", "remainder", "right_shift", "xlog1py"}
 
 _Dtypes = tuple[np.dtype[Any] | None, ...]
+_Values = Sequence[Any]
+_Operands = Sequence[tuple[str, Any]]
+#: How to allocate an output: the shape, the dtype, and the dims to transpose it by, or None.
+_Output = tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...] | None]
 
 
 class Fusion:
@@ -65,14 +66,14 @@ class Fusion:
         bodies: dict[str, Callable[..., Any]],
         compile: Callable[[str, str], Callable[..., Any]],
         address: Callable[[Array], int],
-        allocate: Callable[..., Any],
-        as_argument: Callable[[Any], Any],
+        allocate: Callable[..., Array],
+        as_argument: Callable[[np.generic], object],
     ) -> None:
         self.array_type, self.bodies, self.compile = array_type, bodies, compile
         self.address, self.allocate, self.as_argument = address, allocate, as_argument
         self._formulas: dict[Any, _Compiled | None] = {}
         #: Launches by formula, dtypes, settings and layouts; None for formulas that are not fused.
-        self._launches: dict[Any, _Launch | None] = {}
+        self._launches: dict[tuple[object, ...], _Launch | None] = {}
         #: Compiled kernels by their source, so that formulas with the same source share a kernel.
         self._kernels: dict[str, Callable[..., Any]] = {}
         #: Numbers of compiled kernels, of launches, and of traced formulas.
@@ -81,10 +82,10 @@ class Fusion:
     def run(
         self,
         name: str,
-        key: Any,
+        key: object,
         formula: Formula,
         names: Iterable[str],
-        values: Sequence[Any],
+        values: _Values,
         compute: _Dtypes | None = None,
         stored: _Dtypes | None = None,
     ) -> list[Array] | None:
@@ -108,8 +109,8 @@ class Fusion:
             The dtypes that results are converted to at the end.
         """
         array_type = self.array_type
-        parts: list[Any] = [key, compute, stored]  # in one list, as a tuple for each operand takes longer
-        inputs: list[Any] = []
+        parts: list[object] = [key, compute, stored]  # in one list, as a tuple for each operand takes longer
+        inputs: list[object] = []
         for value in values:
             if isinstance(value, array_type):
                 parts += (value.dtype, value.shape, value.strides)
@@ -120,19 +121,20 @@ class Fusion:
             else:
                 parts += (type(value), value or repr(value))  # 0.0 is not -0.0
         full_key = tuple(parts)
-        launch = self._launches.get(full_key, _UNKNOWN)
-        if launch is _UNKNOWN:
+        try:
+            launch = self._launches[full_key]
+        except KeyError:
             if len(self._launches) >= _MOST_LAUNCHES:
                 self._launches.clear()
             operands = list(zip(names, values, strict=False))
             launch = self._launches[full_key] = self._find(name, key, formula, operands, compute, stored)
         return None if launch is None else self._run(launch, inputs)
 
-    def launcher(self, kernel: Kernel) -> Callable[[list[Any]], list[Array]]:
+    def launcher(self, kernel: Kernel) -> Callable[[_Values], list[Array]]:
         """Return a function that launches a traced kernel: it takes a list of arrays and returns the results."""
-        compiled, launches = _Compiled(kernel, {}), dict[Any, _Launch]()
+        compiled, launches = _Compiled(kernel, {}), dict[object, _Launch]()
 
-        def run(arrays: list[Any]) -> list[Array]:
+        def run(arrays: _Values) -> list[Array]:
             key = tuple([(a.shape, a.strides) for a in arrays])
             launch = launches.get(key)
             if launch is None:
@@ -146,15 +148,15 @@ class Fusion:
     def _find(
         self,
         name: str,
-        key: Any,
+        key: object,
         formula: Formula,
-        operands: Sequence[tuple[str, Any]],
+        operands: _Operands,
         compute: _Dtypes | None,
         stored: _Dtypes | None,
     ) -> _Launch | None:
         """Return the launch of a formula for these operands, or None if it is not fused."""
         kinds: list[Any] = []
-        inputs: list[Any] = []
+        inputs: list[object] = []
         for _, value in operands:
             if isinstance(value, self.array_type):
                 kinds.append(value.dtype)
@@ -174,7 +176,7 @@ class Fusion:
         self,
         name: str,
         formula: Formula,
-        operands: Sequence[tuple[str, Any]],
+        operands: _Operands,
         compute: _Dtypes | None,
         stored: _Dtypes | None,
     ) -> _Compiled | None:
@@ -200,7 +202,7 @@ class Fusion:
             return None  # All operands are numbers of the host.
         return _Compiled(kernel, {})
 
-    def _run(self, launch: _Launch, values: Sequence[Any]) -> list[Array]:
+    def _run(self, launch: _Launch, values: _Values) -> list[Array]:
         """Launch a kernel for the operands that are no settings, and return the results of the formula."""
         allocate = self.allocate
         outputs: list[Array] = []
@@ -212,8 +214,8 @@ class Fusion:
             for i, width in launch.arrays:
                 array = values[i]
                 arguments.append(array)
-                if width and self.address(array) % width:
-                    launch = launch.unaligned()
+                if width and launch.for_unaligned and self.address(array) % width:
+                    launch = launch.for_unaligned()
             arguments += outputs
             for i in launch.scalars:
                 arguments += _arguments(values[i])
@@ -225,7 +227,7 @@ class Fusion:
             return outputs
         return [outputs[i] if is_output else values[i] for is_output, i in launch.results]
 
-    def _prepare(self, compiled: _Compiled, values: Sequence[Any]) -> _Launch:
+    def _prepare(self, compiled: _Compiled, values: _Values) -> _Launch:
         """Return the launch of a kernel for operands of these shapes, strides and dtypes."""
         kernel = compiled.kernel
         are_outputs = all(is_output and i == n for n, (is_output, i) in enumerate(kernel.results))
@@ -251,15 +253,15 @@ class Fusion:
             scalars=[i.position for i in kernel.inputs if not i.is_array],
             rest=[self.as_argument(number) for number in rest],
             results=results,
-            unaligned=None,
+            for_unaligned=None,
         )
         if width <= 1 or not size:
             return launch
 
-        def unaligned() -> _Launch:
+        def replace_function() -> _Launch:
             return launch._replace(function=self._function(compiled, 0, 1), grid=_grid(size, 1))
 
-        return launch._replace(unaligned=unaligned)
+        return launch._replace(for_unaligned=replace_function)
 
     def _function(self, compiled: _Compiled, dims: int, width: int) -> Callable[..., Any]:
         function = compiled.functions.get((dims, width))
@@ -319,22 +321,22 @@ class _Launch(NamedTuple):
         The further arguments of the kernel.
     results : tuple of Result or None
         The results of the formula; None if they are the outputs.
-    unaligned : callable or None
+    for_unaligned : callable or None
         Returns the launch for arrays that are not aligned for vector loads.
     """
 
-    outputs: list[tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...] | None]]
+    outputs: list[_Output]
     function: Callable[..., Any] | None
     grid: tuple[int]
     size: Any
     arrays: list[tuple[int, int]]
     scalars: list[int]
     rest: list[Any]
-    results: tuple[Any, ...] | None
-    unaligned: Any
+    results: Sequence[Result] | None
+    for_unaligned: Callable[[], _Launch] | None
 
 
-def _output_of(layout: Layout, dtype: np.dtype[Any]) -> tuple[tuple[int, ...], np.dtype[Any], tuple[int, ...] | None]:
+def _output_of(layout: Layout, dtype: np.dtype[Any]) -> _Output:
     """Return how to allocate an output, dense and in the memory order of the layout."""
     if layout.order is None:
         return layout.shape, dtype, None

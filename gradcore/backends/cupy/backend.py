@@ -43,6 +43,7 @@ from gradcore.backends.cupy.selection import CudaSelection
 from gradcore.backends.cupy.sparse import CudaSparse
 from gradcore.backends.cupy.windows import CudaWindows
 from gradcore.backends.pinned import is_pinned
+from gradcore.backends.portable.elementwise import is_positive_zero
 from gradcore.backends.portable.filters import Filters
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import PhiloxState
@@ -224,6 +225,12 @@ class CupyBackend(
         return host
 
     def copy_into(self, target: Any, source: Any) -> None:
+        if isinstance(source, (int, float, complex, np.generic)):
+            if source != 0 or is_positive_zero(source):
+                target.fill(source)
+            else:  # CuPy would fill the memory with positive zeros
+                self.xp.copyto(target, target.dtype.type(source))
+            return
         if target.dtype.kind == "u" and self.is_tensor(source) and source.dtype != target.dtype:
             source = self.astype(source, target.dtype)
         target[...] = self.copy_if_overlapping(source, target)

@@ -31,7 +31,7 @@ def _logical(name: str) -> Callable[..., Any]:
 
     def kernel(self: Any, *operands: Any) -> Any:
         function = getattr(self.xp, name)
-        if any([x.dtype.kind == "c" for x in operands]):
+        if any(x.dtype.kind == "c" for x in operands):
             return function(*[x != 0 if x.dtype.kind == "c" else x for x in operands])
         return function(*operands)
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from gradcore.backends.codegen.launch import Fusion
 from gradcore.backends.cupy.kernels import CudaKernels
-from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.core import config
 from gradcore.core.typing import AnyArray
 
@@ -137,7 +136,7 @@ class CudaFusion(CudaKernels):
             results = self.fusion.run(name, name, formula, names, args, None, _UNCHANGED) if generates(args) else None
             if results is None:
                 # Whether an operand is an array or a NumPy scalar makes no difference, if one of them is an array.
-                if kinds is not None and self.supports_fusion and any([isinstance(x, array_type) for x in args]):
+                if kinds is not None and self.supports_fusion and any(isinstance(x, array_type) for x in args):
                     unfused.add(kinds)
                 return plain(*args) if out is None else plain(*args, out=out)
             if out is None:
@@ -164,7 +163,6 @@ class CudaFusion(CudaKernels):
         stored : dtype, optional
             The dtype of the result; by default that of the computation.
         """
-
         names, stores = self.elementwise.get(name, ("x", "y")), (stored,)
         conversions = None if compute is None else tuple(compute)
         result = self.fusion.run(name, name, _call(name), names, args, conversions, stores)

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradcore.backends.kernel_rules import OPERATIONS
 from gradcore.core import config
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -103,20 +104,20 @@ class CudaKernels:
                 return False
         return True
 
-    def allocate(self, shape: int | Sequence[int], dtype: Any) -> Any:
+    def allocate(self, shape: int | Sequence[int], dtype: object) -> AnyArray:
         """Return an array in row-major order whose elements have any values."""
         return self.xp.empty(shape, dtype)
 
-    def as_argument(self, number: np.generic) -> Any:
+    def as_argument(self, number: np.generic) -> object:
         """Return a NumPy scalar as an argument of kernels that is passed many times."""
         return number
 
     @functools.cached_property
-    def int64s(self) -> Callable[..., tuple[Any, ...]]:
+    def int64s(self) -> Callable[..., tuple[object, ...]]:
         """Function that returns whole numbers as int64 arguments of a kernel, and remembers those of recent calls."""
 
         @functools.lru_cache(4096)
-        def int64s(*numbers: int) -> tuple[Any, ...]:
+        def int64s(*numbers: int) -> tuple[object, ...]:
             return tuple([self.as_argument(np.int64(number)) for number in numbers])
 
         return int64s

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -97,10 +97,10 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         return kernel
 
     @functools.cached_property
-    def _kernels_of_dtypes(self) -> dict[Any, Any]:
+    def _kernels_of_dtypes(self) -> dict[object, Callable[..., object]]:
         return {}
 
-    def _allocate_channels(self, count: int, channels: int, dtype: Any) -> list[Any]:
+    def _allocate_channels(self, count: int, channels: int, dtype: object) -> list[Array]:
         """Return `count` vectors with an element for each channel. Rows of one matrix would each need a view."""
         return [self.allocate(channels, dtype) for _ in range(count)]
 

@@ -15,7 +15,7 @@ from gradcore.core import dtypes
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
 
-__all__ = ["RENAMED", "SPECIAL", "Elementwise"]
+__all__ = ["RENAMED", "SPECIAL", "Elementwise", "is_positive_zero"]
 
 #: Functions of the array library, by name in the dispatch table and name in NumPy. Methods below override some.
 RENAMED = {
@@ -70,6 +70,11 @@ def _copy_expanded(x: Array, copy: Callable[[Array], Array]) -> Array:
                 break
     order.reverse()
     return copy(x.transpose(order)).transpose(sorted(range(x.ndim), key=order.__getitem__))
+
+
+def is_positive_zero(value: complex | np.generic) -> bool:
+    """Return whether the bits of a number are all zero: -0.0 equals zero, but has a sign."""
+    return bool(value == 0 and not (np.signbit(value.real) or np.signbit(value.imag)))
 
 
 class Elementwise:

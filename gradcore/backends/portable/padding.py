@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from gradcore.backends.portable.elementwise import is_positive_zero
 from gradcore.backends.portable.separable import Taps, fold, spread
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ class Padding:
         full = x[tuple(source_key)]
         if list(full.shape) == shape:
             return full.copy()
-        out = self.xp.full(shape, value, dtype=x.dtype) if value else self.xp.zeros(shape, dtype=x.dtype)
+        zero = is_positive_zero(value)
+        out = self.xp.zeros(shape, dtype=x.dtype) if zero else self.xp.full(shape, value, dtype=x.dtype)
         out[tuple(inside)] = full
         return out
 

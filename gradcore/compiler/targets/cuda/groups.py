@@ -48,17 +48,15 @@ class _Collector:
         self.F = F
 
     def run(
-        self, name: str, key: Any, formula: Any, names: Any, values: Any, compute: Any = None, stored: Any = None
+        self, name: str, key: Any, formula: Any, names: object, values: Any, compute: Any = None, stored: Any = None
     ) -> list[Any]:
         arguments: list[Any] = []
         for i, value in enumerate(values):
             if isinstance(value, np.generic):
                 value = self.F.graph.constant(value.item(), compute_dtype(value.dtype))
-            if isinstance(value, Expr):
-                dtype = None if compute is None else compute[i]
-                arguments.append(value if dtype is None else self.F.graph.cast(value, compute_dtype(dtype)))
-            else:
-                arguments.append(ScalarParameter(value) if value.__class__ is float else value)
+            if isinstance(value, Expr) and compute is not None and compute[i] is not None:
+                value = self.F.graph.cast(value, compute_dtype(compute[i]))
+            arguments.append(ScalarParameter(value) if value.__class__ is float else value)
         exprs = formula(self.F, *arguments)
         dtypes = [None] * len(exprs) if stored is None else stored
         return [x if d is None else self.F.graph.cast(x, compute_dtype(d)) for x, d in zip(exprs, dtypes, strict=True)]
@@ -112,8 +110,8 @@ class FusedLaunch(FusedCalls):
                 raise NotFusible("a result is an unchanged operand")
             return results
 
-        stored_dtypes = [program.types[n].dtype for n in outputs]
-        self.kernel = trace("group", formula, operands, CudaTracer(backend.bodies), stored_dtypes)
+        stored = [program.types[n].dtype for n in outputs]
+        self.kernel = trace("group", formula, operands, CudaTracer(backend.bodies), stored)
         self._launch = backend.fusion.launcher(self.kernel)
 
     @property
