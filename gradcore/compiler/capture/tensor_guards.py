@@ -173,15 +173,15 @@ class TensorGuards(Checks):
         if symbols:
             shape, strides = self._match_symbols(a, array, symbols, text), f"{a}.flags.c_contiguous"
         kind = f"{o}._dtype is {self.bind(t._dtype)} and {o}._device is {'CPU' if on_cpu else self.bind(t._device)}"
-        layout = f"{shape} and {strides} and type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}"
+        memory = f"type({a}) is {'ndarray' if on_cpu else self.bind(type(array))}"
         if on_cpu:
-            flags = f"{a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"
-            layout += f" and {flags}"
+            memory += f" and {a}.flags.num & {_FLAGS} == {array.flags.num & _FLAGS}"
+        layout = f"{shape} and {strides} and {memory}"
         conditions = f"{kind} and {layout}"
+        if not symbols and array.flags.c_contiguous:
+            any_size = f"{kind} and {memory} and {a}.ndim == {array.ndim} and {a}.flags.c_contiguous"
+            self.of_any_size[len(self.lines)] = f"if not ({any_size}): return 0"
         if on_cpu and not symbols:  # The array is usually that of the last call.
-            if array.flags.c_contiguous:
-                any_size = f"{kind} and type({a}) is ndarray and {a}.ndim == {array.ndim} and {a}.flags.c_contiguous"
-                self.of_any_size[len(self.lines)] = f"if not ({any_size} and {flags}): return 0"
             is_last_array = f"{self.bind(weakref.ref(array))}() is {a}"
             conditions = f"{kind} and ({is_last_array} or {layout})" if given else f"{is_last_array} or {conditions}"
         description = f"{text}: shape {list(array.shape)}, strides {array.strides}, {t._dtype.name}"
