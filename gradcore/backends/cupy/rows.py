@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,15 +89,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
 
     def _rows_kernel(self, file: str, name: str, like: Any) -> Any:
         """Return the kernel `name` of a source file for the dtype of the array `like`."""
-        key = file, name, like.dtype
-        kernel = self._kernels_of_dtypes.get(key)
-        if kernel is None:
-            kernel = self._kernels_of_dtypes[key] = self.cuda_kernel(file, name, type=type_name(like.dtype))
-        return kernel
-
-    @functools.cached_property
-    def _kernels_of_dtypes(self) -> dict[object, Callable[..., object]]:
-        return {}
+        return self.cuda_kernel(file, name, type=type_name(like.dtype))
 
     def _allocate_channels(self, count: int, channels: int, dtype: object) -> list[Array]:
         """Return `count` vectors with an element for each channel. Rows of one matrix would each need a view."""
