@@ -73,6 +73,7 @@ ON_CPU = {
             "compiler/test_steps.py::test_rates_change_without_another_program",
             "compiler/test_steps.py::test_steps_in_cpp",
             "compiler/test_steps.py::test_what_changes_in_an_optimizer",
+            "compiler/test_programs.py::test_functions_are_captured_while_another_thread_imports",
             "compiler/test_programs.py::test_what_stops_a_recording_happens_once",
         ),
         "is about the programs of the CPU",
