@@ -165,6 +165,24 @@ def test_keys_that_later_queries_see_alone_may_be_nan(compiled: Any, keeps: bool
     assert np.isnan(kernel(query, key, value, None, SCALE)[0]).all()
 
 
+@pytest.mark.parametrize("layout", ["heads inside", "transposed", "reversed", "Fortran"])
+@pytest.mark.parametrize("keeps", [False, True])
+def test_what_is_saved_may_have_any_layout(compiled: Any, keeps: bool, layout: str) -> None:
+    """A hook for saved tensors may return copies with other strides."""
+    query, key, value, grad, _ = draw((2, 3), (5, 7, 4, 3), "d", "contiguous")
+    arrays, needs = (query, key, value), (True, True, True, False)
+    results = []
+    for lay_out in (lambda x: x, lambda x: np.asfortranarray(x) if layout == "Fortran" else arrange(x, layout)):
+        if keeps:
+            weights = lay_out(compiled.attention(*arrays, None, SCALE)[1])
+            results.append(compiled.attention_backward(grad, None, *arrays, weights, SCALE, False, needs))
+        else:
+            out, logs = map(lay_out, compiled.flash_attention(*arrays, None, SCALE))
+            saved = None, out, logs
+            results.append(compiled.flash_attention_backward(grad, *arrays, *saved, SCALE, False, None, needs))
+    agree(results[1], results[0], "d")
+
+
 def test_heads_keep_their_order_in_memory(compiled: Any) -> None:
     """Heads are then joined without a copy."""
     arrays = draw((2, 3), (5, 5, 4, 4), "f", "heads inside")

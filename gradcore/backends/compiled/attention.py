@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import CompiledCalls
+from gradcore.backends.compiled.calls import CompiledCalls, as_dense
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.matmul import MANY, blas_alone
@@ -207,10 +207,9 @@ class CompiledAttention(CompiledCalls):
         inputs = zip((query, key, value), needs[:3], strict=True)
         results = [_empty_like(x, x.shape) if is_needed else None for x, is_needed in inputs]
         masks = grad if mask is None else np.broadcast_to(mask, (*query.shape[:-1], key.shape[-2]))
-        saved = saved if saved.flags.c_contiguous and saved.flags.aligned else np.array(saved)
         bits = sum(1 << i for i in range(3) if needs[i])
         settings = causal, scale, mask is not None, keeps, bits
-        arrays = grad, query, key, value, masks, saved, *(grad if a is None else a for a in results)
+        arrays = grad, query, key, value, masks, as_dense(saved), *(grad if a is None else a for a in results)
         self._run_on_heads("attention_backward", query.size * key.shape[-2], *settings, *arrays)
         return *results, None  # type: ignore[return-value]
 
