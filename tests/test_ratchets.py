@@ -58,7 +58,10 @@ def count_in(module: str) -> dict[str, int]:
     tree = ast.parse(text)
     code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
     any_types = openings = participles = prepositions = nouns = modules = rules = 0
+    has_annotations = is_text = False
     for node in ast.walk(tree):
+        has_annotations |= isinstance(getattr(node, "annotation", None) or getattr(node, "returns", None), ast.expr)
+        is_text |= isinstance(node, ast.ImportFrom) and node.module == "__future__"
         if isinstance(node, ast.Name):
             any_types += node.id == "Any"
             rules += RULE.match(node.id) is not None and isinstance(node.ctx, ast.Store)
@@ -80,6 +83,8 @@ def count_in(module: str) -> dict[str, int]:
     upward = sum(own is not None and (layer_of(name) or 0) > own for name in imported_modules(module))
     return {
         "Any in types": any_types,
+        # Python 3.14 evaluates annotations late, and has them elsewhere until then.
+        "modules whose annotations are not text": has_annotations and not is_text,
         "docstrings that begin in the middle of a thought": openings,
         "functions described as things": nouns,
         "functions named by a participle": participles,

@@ -10,6 +10,8 @@ and are no indices.
 There is no complex32: where PyTorch would use it (float16 together with a complex number), it is complex64.
 """
 
+from __future__ import annotations
+
 import math
 import sys
 from collections.abc import Iterable

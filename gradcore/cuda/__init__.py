@@ -3,6 +3,8 @@
 Every function can be imported without a GPU. Functions that need one raise an error with the reason.
 """
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from gradcore.cuda import nvtx

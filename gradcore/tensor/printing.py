@@ -5,6 +5,8 @@ one width and one notation), so printing has three steps: take the elements that
 them, and arrange the texts in nested brackets.
 """
 
+from __future__ import annotations
+
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence

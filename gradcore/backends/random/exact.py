@@ -16,6 +16,8 @@ Distribution", Applied Statistics 37, 1988, 477-484): one rational function in t
 count.
 """
 
+from __future__ import annotations
+
 from typing import Any
 
 import numpy as np

@@ -3,6 +3,8 @@
 As in `sampling`, all operations are exact or rounded once, so the numbers are equal on every device.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from typing import Any
 

@@ -4,6 +4,8 @@ Philox is a function of (key, counter); see `philox`. Therefore drawing numbers 
 which is all that this module does. The numbers of a range can be computed later, on any device and in any order.
 """
 
+from __future__ import annotations
+
 import operator
 from typing import Any
 

@@ -25,6 +25,8 @@ Below, h is an unsigned integer of b bits, the half word (b = 32) or the word (b
 number. float16 and bfloat16 numbers are computed in float32 and rounded once at the end.
 """
 
+from __future__ import annotations
+
 import functools
 import sys
 import threading

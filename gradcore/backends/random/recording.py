@@ -6,6 +6,8 @@ device. Before each replay, the generator advances by all numbers of the graph, 
 that memory. So a replay draws the numbers that the same calls would draw if they were not recorded.
 """
 
+from __future__ import annotations
+
 import contextlib
 import threading
 from collections.abc import Iterator

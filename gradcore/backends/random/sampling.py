@@ -4,6 +4,8 @@ Like the distributions of `philox`, they are functions of Philox words. All oper
 results are equal on every device.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from typing import Any

@@ -1,5 +1,7 @@
 """``scipy.sparse`` of tensors: `linalg`. `gradcore.sparse` creates the matrices, also from SciPy's (`from_scipy`)."""
 
+from __future__ import annotations
+
 from typing import Any
 
 from gradcore.scipy.sparse import linalg
