@@ -8,6 +8,7 @@ import itertools
 import linecache
 import random
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -140,7 +141,8 @@ class Writer:
         noted: list[Any] = []
         names = {"note": _note(noted), "fail": _fail, "seen": noted, "context": _Context, "swallowing": _Swallowing}
         scope: dict[str, Any] = {**names, "gc": gc}
-        exec(compile(text, path, "exec", dont_inherit=True), scope)
+        with warnings.catch_warnings(action="ignore", category=SyntaxWarning):  # Python 3.14: `continue` in `finally`
+            exec(compile(text, path, "exec", dont_inherit=True), scope)
         return scope["function"], noted
 
 
@@ -677,6 +679,20 @@ def test_what_is_asked_to_stay_outside_is_a_cut() -> None:
     text = compiled.explain(gc.ones(2))
     assert text.startswith("cut: logged is not to be compiled")
     assert text.count("program, as it is recorded") == 3
+
+
+def test_warnings_of_a_source_are_not_repeated() -> None:
+    text = "def function(x):\n    y = x * 2\n    note(y.tolist() is 5)\n    return y * y\n"
+    linecache.cache["<source with a warning>"] = len(text), None, text.splitlines(True), "<source with a warning>"
+    noted: list[Any] = []
+    scope: dict[str, Any] = {"note": _note(noted)}
+    with pytest.warns(SyntaxWarning, match='"is" with'):
+        exec(compile(text, "<source with a warning>", "exec", dont_inherit=True), scope)
+    compiled = gc.compile(scope["function"])
+    for _ in range(3):
+        assert compiled(gc.ones(2)).tolist() == [4.0, 4.0]
+    assert noted == [False] * 3
+    assert len(compiled._parts) == 2
 
 
 def test_an_error_is_raised_where_it_is() -> None:

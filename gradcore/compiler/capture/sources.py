@@ -7,6 +7,7 @@ import functools
 import linecache
 import sys
 import types
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -33,10 +34,11 @@ def tree_of(code: types.CodeType) -> Any:
 def _read(code: types.CodeType) -> Any:
     """Return the syntax tree of the function with this code from its file, or None if the file has changed."""
     text = "".join(linecache.getlines(code.co_filename))
-    try:
-        tree, module = ast.parse(text), compile(text, code.co_filename, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return None
+    with warnings.catch_warnings(action="ignore"):  # Python gave them when it loaded the source
+        try:
+            tree, module = ast.parse(text), compile(text, code.co_filename, "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            return None
     if not any(each == code for each in codes_in(module)):
         return None
     for node in ast.walk(tree):

@@ -10,6 +10,7 @@ import __future__
 
 import ast
 import types
+import warnings
 from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
@@ -82,7 +83,8 @@ def _function(tree: Any, function: Any, names: dict[str, Any]) -> types.Function
     wrapper: Any = ast.parse("def around(): pass")
     wrapper.body[0].args.args = [ast.arg(name) for name in cells]
     wrapper.body[0].body = [ast.copy_location(hidden, tree)]
-    module = compile(ast.fix_missing_locations(wrapper), code.co_filename, "exec", code.co_flags & _FUTURE, True)
+    with warnings.catch_warnings(action="ignore"):  # Python gave them when it loaded the source
+        module = compile(ast.fix_missing_locations(wrapper), code.co_filename, "exec", code.co_flags & _FUTURE, True)
     new_code = next(each for each in codes_in(module) if each.co_name == hidden.name)
     new_code = new_code.replace(co_name=code.co_name, co_qualname=code.co_qualname)
     closure = tuple(cells[name] for name in new_code.co_freevars)
