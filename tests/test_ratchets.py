@@ -57,7 +57,7 @@ def count_in(module: str) -> dict[str, int]:
     text = PATHS[module].read_text("utf-8")
     tree = ast.parse(text)
     code = {number for number, line in enumerate(text.splitlines(), 1) if line.strip() and line.lstrip()[0] != "#"}
-    any_types = openings = participles = prepositions = nouns = modules = rules = 0
+    any_types = openings = participles = prepositions = nouns = modules = rules = locks = 0
     has_annotations = is_text = False
     for node in ast.walk(tree):
         has_annotations |= isinstance(getattr(node, "annotation", None) or getattr(node, "returns", None), ast.expr)
@@ -65,6 +65,8 @@ def count_in(module: str) -> dict[str, int]:
         if isinstance(node, ast.Name):
             any_types += node.id == "Any"
             rules += RULE.match(node.id) is not None and isinstance(node.ctx, ast.Store)
+        elif isinstance(node, ast.Attribute):
+            locks += node.attr in ("Lock", "RLock")
         elif isinstance(node, ast.Compare):
             is_identity = isinstance(node.ops[0], (ast.Is, ast.IsNot))
             modules += is_identity and ast.unparse(node.comparators[0]) in ("np", "numpy")
@@ -85,6 +87,7 @@ def count_in(module: str) -> dict[str, int]:
         "Any in types": any_types,
         # Python 3.14 evaluates annotations late, and has them elsewhere until then.
         "modules whose annotations are not text": has_annotations and not is_text,
+        "locks that are not from `new_lock`, which an interrupt leaves free": locks,
         "docstrings that begin in the middle of a thought": openings,
         "functions described as things": nouns,
         "functions named by a participle": participles,

@@ -11,6 +11,8 @@ from bisect import bisect
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from gradcore.core.locks import new_lock
+
 __all__ = ["STREAMS", "Streams", "in_order"]
 
 #: Largest number of choices that are stored for each thread and device: many while their streams have pending work, and
@@ -70,7 +72,7 @@ class Streams:
     def __init__(self) -> None:
         self.used = False
         self.clock: Callable[[], int] = int
-        self._lock = threading.Lock()
+        self._lock = new_lock()
         #: By device and thread.
         self._chosen: dict[int, dict[int, _Choices]] = {}
 

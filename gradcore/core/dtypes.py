@@ -111,7 +111,7 @@ class dtype:
     is_signed: bool
     is_reduced: bool
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "dtype":
+    def __new__(cls, *args: Any, **kwargs: Any) -> dtype:
         raise TypeError("cannot create 'gradcore.dtype' instances; use gradcore.float32 and so on")
 
     @property
@@ -145,11 +145,11 @@ class dtype:
     def __reduce__(self) -> tuple[Any, ...]:
         return as_dtype, (self.name,)
 
-    def to_real(self) -> "dtype":
+    def to_real(self) -> dtype:
         """Return the type of the real part."""
         return {complex64: float32, complex128: float64}.get(self, self)
 
-    def to_complex(self) -> "dtype":
+    def to_complex(self) -> dtype:
         """Return the complex type with parts of this floating-point type, or complex64 if there is none."""
         if self.category < FLOATING:
             raise RuntimeError(f"Unknown Complex ScalarType for {self.scalar_name}")

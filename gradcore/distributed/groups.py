@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import threading
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 
 from gradcore.backends import registry
 from gradcore.core.device import device as Device
+from gradcore.core.locks import new_lock
 from gradcore.cuda import devices
 from gradcore.distributed import by_hand, environment
 from gradcore.distributed.communicator import Alone, Communicator
@@ -75,7 +75,7 @@ class ProcessGroup:
         self.broken: str | None = None
         #: How the calls of the processes differ, once a `Comparison` has found that they do.
         self.difference: str | None = None
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         #: Works that have failed: an engine may still write to their memory.
         self._failed: list[Work] = []
 

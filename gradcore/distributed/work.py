@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NoReturn
 
+from gradcore.core.locks import new_lock
 from gradcore.distributed.errors import DistBackendError
 from gradcore.tools.profiler.recording import record_function
 from gradcore.torch_names.futures import Future
@@ -178,7 +179,7 @@ class Work:
         self._result, self._finish = result, finish
         self._error: BaseException | None = None
         self._future: _WorkFuture | None = None
-        self._lock, self._completed = threading.RLock(), False
+        self._lock, self._completed = new_lock(), False
         #: When the call was made, when it was seen to have finished, and for how long somebody waited.
         self._begun, self._ended, self._waited = time.perf_counter(), 0.0, 0.0
         #: The thread that continues before the device has finished, because its stream waits.

@@ -327,9 +327,10 @@ def _hide_effects() -> tuple[dict[str, Callable[[Any], Any]], Callable[[], list[
         each.log, each.n = log, 0  # type: ignore[union-attr]
     slots: Any = type("Slots", (), {"__slots__": ("call",)})()
     slots.call, calls, constant = call, deque([call]), types.MappingProxyType({0: call})
-    base: Any = type("Base", (), {"call": call, "__neg__": count.__next__})
+    of_class = staticmethod(call)  # Python 3.14 would bind it to the object
+    base: Any = type("Base", (), {"call": of_class, "__neg__": count.__next__})
     derived: Any = type("Derived", (base,), {})()
-    meta: Any = type("Meta", (type,), {"call": call})("OfMeta", (), {})
+    meta: Any = type("Meta", (type,), {"call": of_class})("OfMeta", (), {})
     hooked[0].register_forward_pre_hook(hooks.__setitem__)
 
     def add_to_metadata(g: Any) -> None:

@@ -30,7 +30,15 @@
 #define __forceinline__ inline
 #define __noinline__
 #define __launch_bounds__(...)
-#define __shared__ static __attribute__((section("shared_memory")))  // but in templates, where g++ has it elsewhere
+// Shared memory is one section. The compiler sees a name of its own for each variable, as variables of templates and others
+// may not be in one section; for the assembler, all after # is a comment. (Before GCC 14, templates ignore the attribute.)
+#define NUMBER_AS_TEXT(number) #number
+#ifdef __x86_64__
+#define SECTION_OF(number) "shared_memory,\"aw\",@progbits#" NUMBER_AS_TEXT(number)
+#else
+#define SECTION_OF(number) "shared_memory"
+#endif
+#define __shared__ static __attribute__((section(SECTION_OF(__COUNTER__))))
 #define __restrict__ __restrict
 #define __CUDA_ON_HOST__ 1
 

@@ -29,7 +29,7 @@ def test_no_access_beyond_operands(share: int) -> None:
 
 
 def test_the_page_is_protected() -> None:
-    read = "from tests.ops.guarded import guarded; import numpy as np; a = guarded(np.ones(3)); print(a.sum()); "
-    done = ran(["-c", read + "print(np.lib.stride_tricks.as_strided(a, (4,))[3])"])
+    read = "from tests.ops.guarded import guarded; import numpy as np; a = guarded(np.ones(3)); "
+    done = ran(["-c", read + "print(a.sum(), flush=True); print(np.lib.stride_tricks.as_strided(a, (4,))[3])"])
     assert done.stdout.split() == ["3.0"]
     assert done.returncode < 0

@@ -132,7 +132,7 @@ def test_what_is_made_of_numbers_is_scipys() -> None:
     assert signal.butter is scipy.signal.butter
     assert signal.windows is scipy.signal.windows
     listed = {*signal.__all__, *signal.OWN, *signal.LEFT_OUT}
-    assert set(scipy.signal.__all__) == listed
+    assert listed - {"whittaker_henderson"} <= set(scipy.signal.__all__) <= listed  # the name is new in SciPy 1.18
     assert len(listed) == len(signal.__all__) + len(signal.OWN) + len(signal.LEFT_OUT)
     with pytest.raises(AttributeError, match="no attribute 'find_peaks': positions"):
         signal.find_peaks  # noqa: B018

@@ -18,6 +18,7 @@ from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.indexing import OUT_OF_BOUNDS, Indexing, Indices, distinct, linear
 from gradcore.core import config, determinism
 from gradcore.core.errors import OutOfBoundsError
+from gradcore.core.locks import new_lock
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -70,7 +71,7 @@ class _Watch:
         #: Checks in captured graphs, which every replay computes again.
         self._recorded: deque[_Check] = deque(maxlen=1000)
         self.numbers = itertools.count(1)
-        self._lock = threading.Lock()
+        self._lock = new_lock()
 
     def begin_check(self, words: tuple[str, object, object], stream: int, is_capturing: bool) -> _Check:
         """Register a check whose kernel is to be launched on a stream."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
+
+from gradcore.core.locks import new_lock
 
 __all__ = ["Pools", "PrivatePool"]
 
@@ -37,7 +38,7 @@ class Pools:
     """All memory pools of a backend. Sizes refer to the current device."""
 
     def __init__(self, backend: Any) -> None:
-        self._backend, self._lock = backend, threading.RLock()
+        self._backend, self._lock = backend, new_lock()
         #: Pools other than the default one, and those of them that get no new arrays. Readers can keep the tuples.
         self._private: tuple[Any, ...] = ()
         self._left: tuple[Any, ...] = ()

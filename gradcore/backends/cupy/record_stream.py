@@ -6,9 +6,10 @@ uses it.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
+
+from gradcore.core.locks import new_lock
 
 __all__ = ["Lifetimes"]
 
@@ -17,7 +18,7 @@ class Lifetimes:
     """Tracker of arrays that are used in other streams than the one in which they were allocated."""
 
     def __init__(self, backend: Any) -> None:
-        self._backend, self._lock = backend, threading.RLock()
+        self._backend, self._lock = backend, new_lock()
         #: Streams in which arrays are used, with their devices, by the ``id`` of the array.
         self._streams: dict[int, list[tuple[Any, int]]] = {}
         #: Memory of arrays that no longer exist, the event to wait for (None during a capture), and its stream.

@@ -12,11 +12,11 @@ import functools
 import importlib
 import os
 import sys
-import threading
 from collections.abc import Callable
 from typing import Any
 
 from gradcore.core.interrupts import run_despite_interrupts
+from gradcore.core.locks import new_lock
 from gradcore.core.typing import NamedTuple
 
 __all__ = ["NUMPY", "SCIPY", "OneThread", "has_avx512"]
@@ -82,7 +82,7 @@ class OneThread:
     def forget(self) -> None:
         """Reset all state, as in the child of a fork, where the threads that were inside do not exist."""
         # An RLock, because the garbage collector may make a dropped context leave while this thread enters another.
-        self.lock = threading.RLock()
+        self.lock = new_lock()
         self.users: set[int] = set()
         self.before: int | None = None
 

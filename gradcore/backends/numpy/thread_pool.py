@@ -19,6 +19,7 @@ import numpy as np
 
 from gradcore.backends.numpy.thread_state import current_core, is_flushing, keep_away, set_flushing
 from gradcore.core.interrupts import run_despite_interrupts
+from gradcore.core.locks import new_lock
 
 __all__ = ["Helper", "Pool", "works_in_parts"]
 
@@ -163,7 +164,7 @@ class Pool:
     def __init__(self, size: int) -> None:
         self.size = size
         self.helpers: list[Helper] = []
-        self.lock = threading.Lock()
+        self.lock = new_lock()
         #: Called before helpers get work, so that spinning threads of other libraries leave the cores to them.
         self.hush: Callable[[], object] = _nobody_looks
 
@@ -224,7 +225,7 @@ class Pool:
 
     def forget(self) -> None:
         """Reset the pool in the child of a fork, where the parent's threads do not exist and locks may be held."""
-        self.helpers, self.lock = [], threading.Lock()
+        self.helpers, self.lock = [], new_lock()
 
     def run(self, work: Work, number: int) -> None:
         """Call `work` in the current thread and in up to `number` helpers at the same time.

@@ -119,7 +119,7 @@ class PhiloxState:
         """Return key and counter, read together even while another thread changes them."""
         return place_of(self)
 
-    def assign(self, other: "PhiloxState") -> None:
+    def assign(self, other: PhiloxState) -> None:
         """Set the key and the counter to those of another state, for all threads that draw from this one."""
         key, counter = other.place()
         with _lock:
@@ -132,7 +132,7 @@ class PhiloxState:
         return np.frombuffer(data, np.uint8).copy()
 
     @classmethod
-    def from_bytes(cls, data: Any) -> "PhiloxState":
+    def from_bytes(cls, data: Any) -> PhiloxState:
         """Return the state that `to_bytes` converted to bytes.
 
         Parameters
@@ -157,7 +157,7 @@ class PhiloxState:
         key, counter = data[: KEY_BITS // 8], data[KEY_BITS // 8 :]
         return cls(int.from_bytes(key, "little"), int.from_bytes(counter, "little"))
 
-    def copy(self) -> "PhiloxState":
+    def copy(self) -> PhiloxState:
         """Return an independent state at the same place."""
         return PhiloxState(*self.place())
 

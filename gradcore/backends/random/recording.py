@@ -53,7 +53,7 @@ class RecordedState(PhiloxState):
         """Reserve words of the graph. Instead of a key, return the memory that holds the replay's key and counter."""
         return self.memory, super().draw(words)[1]
 
-    def copy(self) -> "RecordedState":
+    def copy(self) -> RecordedState:
         """Return an independent state at the same position of the same graph."""
         return RecordedState(self.origin, self.memory, self.device, self.counter)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dis
-import itertools
 import re
 import types
 from collections import defaultdict
@@ -21,6 +20,7 @@ BY_NAME = frozenset(
 )
 #: Methods of strings that read attributes named in the string.
 FORMATTING = frozenset(["format", "format_map"])
+_CONSTANTS = None, True, False, ...
 #: The names of the methods that each operator calls, keyed by its symbol in bytecode.
 _METHODS_BY_SYMBOL = defaultdict[str, list[str]](list)
 for _each in OPERATORS.values():
@@ -66,10 +66,10 @@ def compares_identity(code: types.CodeType) -> bool:
     instructions = [each for each in dis.get_instructions(code) if each.opname != "CACHE"]
     if not {"is_", "is_not"}.isdisjoint(code.co_names):
         return True
-    return any(
-        each.opname == "IS_OP" and not (previous.opname == "LOAD_CONST" and previous.argval in (None, True, False, ...))
-        for previous, each in itertools.pairwise(instructions)
-    )
+    # LOAD_COMMON_CONSTANT: Python 3.14 asks whether `tuple` in ``tuple(x for x in y)`` is the built-in class.
+    constants = [each.opname == "LOAD_COMMON_CONSTANT" or (each.opname == "LOAD_CONST" and each.argval in _CONSTANTS)
+                 for each in instructions]  # fmt: skip
+    return any(each.opname == "IS_OP" and not constants[i - 1] for i, each in enumerate(instructions))
 
 
 def find_operator_methods(code: types.CodeType) -> set[str]:

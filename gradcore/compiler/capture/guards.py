@@ -97,8 +97,8 @@ class Guards(LibraryGuards):
 
     def forget(self) -> None:
         """Drop all references to the objects of the call from which the guards were derived."""
-        self._seen.clear()
-        self.containers.clear()
+        for each in (self._seen, self._identities, self.containers):
+            each.clear()
         self.tensors = [guard._replace(tensor=None) for guard in self.tensors]
 
     def arguments(self, args: tuple[Any, ...], named: dict[str, Any]) -> None:

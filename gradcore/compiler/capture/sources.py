@@ -117,8 +117,5 @@ def _innermost(spans: Any, line: int, end_line: int, column: int | None, end_col
                                                                        if n is not node)]  # fmt: skip
         return innermost[0] if len(innermost) == 1 else None
     start, end = (line, column), (end_line, end_column)
-    result = None
-    for (first, last), node in spans:
-        if first <= start and end <= last and (result is None or (result[0] <= first and last <= result[1])):
-            result = first, last, node
-    return None if result is None else result[2]
+    # Statements are in the order of the source, so the innermost comes last.
+    return [None, *(node for (first, last), node in spans if first <= start and end <= last)][-1]

@@ -78,6 +78,7 @@ LEFT_OUT = {
     "envelope": "see hilbert, whose absolute value is the envelope",
     "lfiltic": "the state follows from lfilter with zi, which returns it",
     "lombscargle": "a least-squares fit of sines, see gradcore.linalg.lstsq",
+    "whittaker_henderson": "a system of linear equations, see gradcore.linalg.solve",  # SciPy 1.18
 }  # fmt: skip
 
 _missing = module_getattr(__name__, LEFT_OUT)

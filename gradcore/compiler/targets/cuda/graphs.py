@@ -8,7 +8,6 @@ another instance of it is. Results that stay in use for long are copied.
 
 from __future__ import annotations
 
-import threading
 import weakref
 from typing import Any
 
@@ -18,6 +17,7 @@ from gradcore.compiler.program.program import Program
 from gradcore.compiler.program.storage import bounds, share_memory
 from gradcore.compiler.targets.cuda.groups import fuse_on_cuda
 from gradcore.compiler.targets.python import emitter
+from gradcore.core.locks import new_lock
 from gradcore.cuda.graphs import CUDAGraph, graph
 
 __all__ = ["GraphedProgram", "describe"]
@@ -77,7 +77,7 @@ class GraphedProgram:
         self._steps = [i for i, n in enumerate(program.inputs) if n in steps]
         self._kept: set[int] = set()
         self._instances: dict[tuple[Any, ...], list[_Instance]] = {}
-        self._lock = threading.RLock()
+        self._lock = new_lock()
         self._stream: Any = None
         self._captures = self._seen = 0
         self.state = f"not captured: it is after {_FIRST_CALLS} calls"
