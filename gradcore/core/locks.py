@@ -38,7 +38,7 @@ def new_lock() -> threading.RLock:  # a function, before Python 3.13
 
     names = ("__exit__", "_at_fork_reinit", "_recursion_count", "acquire", "release")
     methods = {name: getattr(lock, name) for name in names}
-    return type("Lock", (), {**methods, "__enter__": staticmethod(enter)})()
+    return type("Lock", (), {**methods, "__enter__": staticmethod(enter)})()  # type: ignore[no-any-return]
 
 
 def process_lock() -> threading.RLock:
