@@ -66,8 +66,13 @@ def _inputs(kind: str, shape: Shape, dtype: str, seed: int, scale: float) -> tup
     return "rnn", inputs, (kind == "relu", *rest)
 
 
-def compare(backend: Recurrent, kind: str, shape: Shape, dtype: str, used: str = "all", scale: float = 1.0) -> None:
-    """Compare results and gradients; `used` says gradients of which outputs there are."""
+def compare(
+    backend: Recurrent, kind: str, shape: Shape, dtype: str, used: str = "all", scale: float = 1.0, order: str = "C"
+) -> None:
+    """Compare results and gradients.
+
+    `used` says gradients of which outputs there are, and `order` is the memory order of arrays of the backward pass.
+    """
     name, inputs, rest = _inputs(kind, shape, dtype, 0, scale)
     kept: list[Any] = [None if x is None else x.copy() for x in inputs]
     found = getattr(backend, f"{name}_sequence")(*inputs, *rest)
@@ -84,11 +89,11 @@ def compare(backend: Recurrent, kind: str, shape: Shape, dtype: str, used: str =
         "rnn": lambda: (*inputs[1:3], expected[0]),
     }[name]()
     needs = tuple(x is not None for x in inputs)
-    before: list[Any] = [None if x is None else x.copy() for x in (*grads, *saved)]
-    back = getattr(backend, f"{name}_backward")(*grads, *saved, *rest, needs)
+    arrays = [None if x is None else np.array(x, order=order) for x in (*grads, *saved)]  # type: ignore[call-overload]
+    back = getattr(backend, f"{name}_backward")(*arrays, *rest, needs)
     wanted = getattr(PORTABLE, f"{name}_backward")(*grads, *saved, *rest, needs)
     _agree(back, wanted, dtype)
-    for x, copy in zip((*inputs, *grads, *saved), (*kept, *before), strict=True):
+    for x, copy in zip((*inputs, *arrays), (*kept, *grads, *saved), strict=True):
         assert x is None or np.array_equal(x, copy)
 
 

@@ -53,6 +53,12 @@ def test_gradients_of_some_outputs(compiled: Any, kind: str, used: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_what_is_saved_may_have_any_layout(compiled: Any, kind: str) -> None:
+    """A hook for saved tensors may return copies with other strides."""
+    compare(compiled, kind, SHAPES[4], "float64", order="F")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_gates_that_are_open_or_closed(compiled: Any, kind: str) -> None:
     compare(compiled, kind, SHAPES[3], "float32", scale=30.0)
 

@@ -118,7 +118,7 @@ class NumpyRecurrent(Recurrent):
         steps, weight = Steps(result.shape, sizes, reverse), matrix(weight)
         upstream = None if grad is None else matrix(steps.table(self, grad))
         of_h, of_c, result = _state(grad_h, h0), _state(grad_c, c0), steps.table(self, result)
-        of_inflow = np.empty(gates.shape, gates.dtype)
+        gates, cells, of_inflow = matrix(gates), matrix(cells), np.empty(gates.shape, gates.dtype)
         projection = projection if projection is None else matrix(projection)
         sources = None if projection is None else np.empty(result.shape, result.dtype)
         before = matrix(steps.before(self, cells, c0))
@@ -232,7 +232,7 @@ class NumpyRecurrent(Recurrent):
         steps, width, weight = Steps(result.shape, sizes, reverse), h0.shape[1], matrix(weight)
         upstream = None if grad is None else matrix(steps.table(self, grad))
         of_h, before = _state(grad_h, h0), matrix(steps.before(self, steps.table(self, result), h0))
-        of_all = np.empty(gates.shape, gates.dtype)
+        gates, of_all = matrix(gates), np.empty(gates.shape, gates.dtype)
         self.run_gru_back(steps, upstream, weight, before, gates, of_h, of_all)
         of_recurrent = of_all[:, width:]
         of_inflow = np.concatenate([of_all[:, width : 3 * width], of_all[:, :width]], 1)
