@@ -139,6 +139,14 @@ def test_each_device_has_its_own_checks(strict: str) -> None:
         y.sum().item()
 
 
+def test_an_index_of_an_empty_dim_is_refused_at_once(strict: str) -> None:
+    x, index = gc.ones(0, 3, device=strict), gc.tensor([0]).to(strict)
+    with pytest.raises(IndexError, match=r"^index is out of bounds for dimension with size 0$"):
+        x.index_fill_(0, index, 1)
+    with pytest.raises(IndexError, match=r"^index 0 is out of bounds for dimension 0 with size 0$"):
+        x.scatter_(0, index[:, None], 1)
+
+
 def test_indices_can_be_checked_at_once_or_not_at_all(strict: str, policy: Callable[[Any], None]) -> None:
     x, index = gc.ones(4, 3, device=strict), gc.tensor([5]).to(strict)
     policy("now")

@@ -149,6 +149,8 @@ class Indexing:
             if index is None or index.dtype.kind == "b":
                 dim += 1 if index is None else index.ndim
                 continue
+            if index.size and not shape[dim]:
+                raise IndexError("index is out of bounds for dimension with size 0")
             self.check_bounds(index, shape[dim], dim, -shape[dim])
             dim += 1
 
