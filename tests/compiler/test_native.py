@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ from gradcore import nn
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.targets import native
-from gradcore.compiler.targets.native import building, plans, segments
+from gradcore.compiler.targets.native import building, files, plans, segments
 from gradcore.compiler.targets.native.files import read_whole, write_whole
 from gradcore.core import config
 from tests.compiler import test_operations as samples
@@ -450,6 +451,16 @@ def test_in_the_background_after_some_calls(monkeypatch: pytest.MonkeyPatch) -> 
     assert close(arrays_of(compiled(x)), arrays_of(expected))
 
 
+def test_python_makes_all_calls_if_no_thread_can_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a process with too many threads, or in one that exits."""
+    compiled, x = gc.compile(lambda x: (x * 19 + 1).tanh().sum(), options={"cpp": True}), gc.randn(9)
+    expected = compiled(x)
+    monkeypatch.setattr(threading.Thread, "start", Mock(side_effect=RuntimeError("can't start new thread")))
+    for _ in range(40):
+        assert close(arrays_of(compiled(x)), arrays_of(expected))
+    assert states(compiled) == ["can't start new thread"]
+
+
 def test_a_later_process_begins_with_the_library(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     function = lambda x: (x * 7 + 2).tanh().sum()  # noqa: E731
     first = check(function, gc.randn(9))
@@ -520,6 +531,14 @@ def test_names_of_plans() -> None:
     assert names[5] == names[0]
     del names[5]
     assert len(set(names)) == len(names)
+
+
+def test_plans_without_a_library_are_deleted_as_others(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "_MOST_FILES", 3)
+    check(lambda x: (x * 17 + 2).tanh().sum(), gc.randn(9))  # the folder exists from the first library on
+    for n in range(2, 7):
+        check(lambda x: x.sort(1).values.sort(0).values, gc.rand(5, n))
+    assert len([*(libraries / "programs").glob("plan-*")]) == 3
 
 
 def test_names_of_plans_change_with_what_libraries_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,8 +32,6 @@ __all__ = ["describe_build", "has_blas", "has_libraries", "has_vector_functions"
 _OPTIONS = ("-O2", "-ftree-vectorize", "-fwrapv", "-fvisibility=hidden", "-shared")
 _FOLDER = Path(__file__).parent
 _HEADERS = _FOLDER / "program.h", Path(PHILOX)
-#: The largest number of libraries in the cache; the least recently used are deleted.
-_MOST_LIBRARIES = 500
 
 
 class _Tools(ctypes.Structure):
@@ -111,15 +109,12 @@ def library_of(source: str) -> Path:
         return path
     try:
         folder.mkdir(mode=0o755, parents=True, exist_ok=True)
-        problem = distrust(folder)
-        if problem is not None:
+        if problem := distrust(folder):
             raise BuildError(problem)
         with workplace(folder) as place:
-            path = write_library(folder, name, _compile(source, place))
+            return write_library(folder, name, _compile(source, place))
     except (OSError, subprocess.SubprocessError) as error:
         raise BuildError(f"The program cannot be built: {error}") from None
-    _forget_old(folder)
-    return path
 
 
 def _compile(source: str, folder: Path) -> bytes:
@@ -137,15 +132,6 @@ def _compile(source: str, folder: Path) -> bytes:
     if process.returncode:
         raise BuildError(f"The compiler failed: {' '.join(command)}\n{process.stderr[:4000]}")
     return library.read_bytes()
-
-
-def _forget_old(folder: Path) -> None:
-    """Delete the least recently used libraries if there are many."""
-    with suppress(OSError):
-        libraries = sorted(folder.glob("program-*.so"), key=lambda path: path.stat().st_mtime, reverse=True)
-        plans = sorted(folder.glob("plan-*"), key=lambda path: path.stat().st_mtime, reverse=True)
-        for path in (*libraries[_MOST_LIBRARIES:], *plans[_MOST_LIBRARIES:]):
-            path.unlink(missing_ok=True)
 
 
 @functools.cache

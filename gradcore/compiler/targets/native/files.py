@@ -16,6 +16,8 @@ __all__ = ["find_library", "is_library_name", "is_whole_library", "read_whole", 
 
 #: The pattern of library names: the digest of the source, and that of the content.
 _LIBRARY = re.compile(r"program-[0-9a-f]{32}-[0-9a-f]{64}\.so")
+#: The largest number of libraries, and of plans, in the cache; the least recently used are deleted.
+_MOST_FILES = 500
 
 
 def write_whole(path: Path, content: bytes, mode: int = 0o644) -> None:
@@ -72,3 +74,13 @@ def _write(path: Path, data: bytes, mode: int) -> None:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+    _forget_old(path.parent)
+
+
+def _forget_old(folder: Path) -> None:
+    """Delete the least recently used libraries and plans if there are many."""
+    with suppress(OSError):
+        for pattern in ("program-*.so", "plan-*"):
+            paths = sorted(folder.glob(pattern), key=lambda path: path.stat().st_mtime, reverse=True)
+            for path in paths[_MOST_FILES:]:
+                path.unlink(missing_ok=True)

@@ -68,7 +68,10 @@ def _build_in_background(program: Program) -> Any:
 
     def count() -> None:
         if next(calls) == _HOT:
-            Thread(target=_build, args=(run, program), name="gradcore-compile", daemon=True).start()
+            try:
+                Thread(target=_build, args=(run, program), name="gradcore-compile", daemon=True).start()
+            except RuntimeError as error:  # The process has too many threads, or the interpreter exits.
+                _give_up([(run, program)], str(error))
 
     run = emitter.function_of(program.copy([Call("native.count", count, (), {}, None), *program.calls]))
     run.state = f"not built: it is after {_HOT} calls"
@@ -78,8 +81,7 @@ def _build_in_background(program: Program) -> Any:
 def _load_earlier(program: Program) -> Any:
     """Return the function of a plan that an earlier process has stored, or None."""
     prepared = _prepare_program(program)
-    plan_and_path = plans.find_plan(prepared, plans.name_of(prepared))
-    if plan_and_path is None:
+    if (plan_and_path := plans.find_plan(prepared, plans.name_of(prepared))) is None:
         return None
     plan, path = plan_and_path
     try:
