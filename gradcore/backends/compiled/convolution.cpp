@@ -429,3 +429,18 @@ BUILTIN(gradcore_correlate_f, &gradcore::run_correlate<float>)
 BUILTIN(gradcore_correlate_d, &gradcore::run_correlate<double>)
 BUILTIN(gradcore_sum_windows_f, &gradcore::run_sum_windows<float>)
 BUILTIN(gradcore_sum_windows_d, &gradcore::run_sum_windows<double>)
+
+// The same functions for programs in C++, which pass addresses (`program.h`).
+#define PROGRAM_FUNCTIONS(T, letter)                                                                       \
+    extern "C" void gradcore_program_correlate_##letter(int64_t threads, const gradcore::Geometry* g,      \
+                                                        const gradcore::Steps* steps, const T* x,          \
+                                                        const T* weight, T* out) {                         \
+        gradcore::correlate(*g, *steps, threads, x, weight, out);                                          \
+    }                                                                                                      \
+    extern "C" void gradcore_program_sum_windows_##letter(int64_t threads, const gradcore::Geometry* g,    \
+                                                          const T* x, const T* grad, T* out) {             \
+        gradcore::sum_windows(*g, threads, x, grad, out);                                                  \
+    }
+
+PROGRAM_FUNCTIONS(float, f)
+PROGRAM_FUNCTIONS(double, d)

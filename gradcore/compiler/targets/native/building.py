@@ -144,7 +144,7 @@ def _tools() -> _Tools:
         return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
     (sgemm, long), (dgemm, _) = (NUMPY.function(name) or (0, False) for name in ("sgemm", "dgemm"))
-    convolution = [address(f"gradcore_{name}_{char}") for name in ("correlate", "sum_windows") for char in "fd"]
+    convolution = [address(f"gradcore_program_{name}_{char}") for name in ("correlate", "sum_windows") for char in "fd"]
     return _Tools(tuple.__basicsize__, address("gradcore_share"), sgemm, dgemm, long, *convolution)
 
 
