@@ -45,6 +45,24 @@ def values(case: Drawn, device: str) -> list[Any]:
     return [np.array(out.detach().cpu().numpy()) for out in outs]
 
 
+def rearrange(t: Any) -> Any:
+    """Return a copy of `t` with its dims in the opposite order in memory, and gaps between elements."""
+    x = gc.empty(tuple(2 * n for n in reversed(t.shape)), dtype=t.dtype, device=t.device)
+    view = x[(slice(None, None, 2),) * t.ndim].permute(*reversed(range(t.ndim)))
+    return view.copy_(t.detach())
+
+
+@pytest.mark.sampled(16)
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CASES if c.differentiable()])
+def test_saved_tensors_may_have_any_layout(compiled: Any, case: Drawn) -> None:
+    """A hook may return copies of saved tensors with other strides."""
+    expected = values(case, "compiled")
+    with gc.autograd.graph.saved_tensors_hooks(rearrange, lambda t: t):
+        found = values(case, "compiled")
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12)
+
+
 @pytest.mark.sampled(16)
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CASES])
 def test_operations_agree(compiled: Any, case: Drawn) -> None:
