@@ -533,6 +533,22 @@ def test_names_of_plans() -> None:
     assert len(set(names)) == len(names)
 
 
+def test_threads_may_write_a_file_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, replace = tmp_path / "plan-0", os.replace
+
+    def replace_after_another_thread(source: Any, target: Any) -> None:
+        monkeypatch.setattr(os, "replace", replace)
+        thread = threading.Thread(target=write_whole, args=(path, b"the same"))
+        thread.start()
+        thread.join()
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", replace_after_another_thread)
+    write_whole(path, b"the same")
+    assert read_whole(path) == b"the same"
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_plans_without_a_library_are_deleted_as_others(libraries: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "_MOST_FILES", 3)
     check(lambda x: (x * 17 + 2).tanh().sum(), gc.randn(9))  # the folder exists from the first library on

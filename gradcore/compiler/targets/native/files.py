@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -30,8 +31,7 @@ def read_whole(path: Path) -> bytes | None:
     if not path.is_file():
         return None
     data = path.read_bytes()
-    digest, content = data[:32], data[32:]
-    return content if hashlib.sha256(content).digest() == digest else None
+    return data[32:] if hashlib.sha256(data[32:]).digest() == data[:32] else None
 
 
 def write_library(folder: Path, stem: str, content: bytes) -> Path:
@@ -64,7 +64,7 @@ def is_whole_library(path: Path) -> bool:
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_ident()}")
     try:
         with open(temporary, "wb") as file:
             file.write(data)
