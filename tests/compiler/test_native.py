@@ -20,7 +20,9 @@ import pytest
 import gradcore as gc
 from gradcore import compiled as kernels
 from gradcore import nn
+from gradcore.backends.compiled.library import HERE
 from gradcore.backends.numpy.openblas import NUMPY
+from gradcore.backends.registry import CPU
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.targets import native
 from gradcore.compiler.targets.native import building, files, plans, segments
@@ -326,6 +328,23 @@ def test_convolutions(settings: dict[str, Any]) -> None:
     compiled = check(function, gc.randn(2, 4, 13, 12, requires_grad=True))
     by_python = [line for line in native.describe(compiled._specializations[0].functions[0]) if "conv" in line]
     assert not by_python or settings.get("stride") or not kernels.is_used()
+
+
+def test_programs_call_c_functions_of_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The addresses of built-in functions of Python are no C functions with these arguments."""
+    names: list[str] = []
+
+    class Library:
+        def __getattr__(self, name: str) -> Any:
+            names.append(name)
+            raise AttributeError(name)
+
+    monkeypatch.setattr(CPU.backend, "library", Library(), raising=False)
+    building._tools.__wrapped__()
+    sources = "".join(path.read_text() for path in Path(HERE).glob("*.cpp"))
+    assert "gradcore_share" in names
+    assert "BUILTIN(gradcore_correlate_f," in sources
+    assert not [name for name in names if f"BUILTIN({name}," in sources]
 
 
 @pytest.mark.slow
