@@ -117,7 +117,7 @@ def with_options(order: str = "", **own: Option) -> Callable[[C], C]:
         cls.option_order = (*order.split(), *getattr(cls, "option_order", ()))
         if cls.__doc__ is not None:  # python -OO removes docstrings
             descriptions = {name: option.description for name, option in cls.option_table.items()}
-            ours = cls.__module__.startswith("gradcore.optim.") and "\n    Examples\n" not in cls.__doc__
+            ours = cls.__module__.startswith("gradcore.optim.") and "\nExamples\n" not in inspect.cleandoc(cls.__doc__)
             examples = [_EXAMPLE.format(name=cls.__name__)] if ours else []
             cls.__doc__ = with_sections(cls, descriptions, _RAISES, *examples)
         return cls

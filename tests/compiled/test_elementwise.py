@@ -343,7 +343,8 @@ def test_operations_use_loops(compiled: Any, monkeypatch: pytest.MonkeyPatch, si
         y = gc.nn.functional.silu(gc.nn.functional.gelu(x)) * gc.nn.functional.leaky_relu(x)
         y[y.isfinite()].sum().backward()
         gradients.append(x.grad.cpu().numpy())
-    assert sum(is_computed for is_computed, *_ in calls) >= 6 if size > 1000 else not calls
+    own = [call for call in calls if call[-1] is threading.current_thread()]  # not of threads of earlier tests
+    assert sum(is_computed for is_computed, *_ in own) >= 6 if size > 1000 else not own
     np.testing.assert_allclose(gradients[1], gradients[0], rtol=1e-5, atol=1e-6)
 
 

@@ -182,7 +182,8 @@ def test_the_parent_notes_an_end_and_ends_in_the_same_way(how: str, tmp_path: Pa
 def test_the_parent_passes_signals_on_and_takes_its_child_with_it(tmp_path: Path) -> None:
     path = tmp_path / "child.py"
     path.write_text(
-        "import signal\nsignal.signal(signal.SIGUSR1, lambda *_: print(2, flush=True))\nprint(1, flush=True)\n"
+        # Not `print`, as the signal may arrive in the other one.
+        'import os, signal\nsignal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"2\\n"))\nprint(1, flush=True)\n'
         "while True:\n    signal.pause()\n"
     )
     with subprocess.Popen([*SUPERVISOR, sys.executable, str(path)], stdout=subprocess.PIPE) as parent:
