@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -135,6 +136,35 @@ def test_random_settings(compiled: Any, calls: list[str]) -> None:
         gradient = portable(np).conv_weight(x, grad, kernel, *settings)
         agree(compiled.conv_weight(x, grad, kernel, *settings), gradient)
     assert set(calls) == {"gradcore_correlate", "gradcore_sum_windows"}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_functions_for_programs(compiled: Any, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    """Programs in C++ pass addresses to C functions, which compute what the built-in functions do."""
+    case, char = CASES["many channels"], np.dtype(dtype).char
+    x, weight, grad = draw(case.x, dtype), draw(case.weight, dtype, 1), draw(case.output, dtype, 2)
+    settings = case.stride, case.padding, case.dilation, case.groups
+    kernel = case.weight[2:]
+    expected = compiled.conv(x, weight, *settings), compiled.conv_weight(x, grad, kernel, *settings)
+    ran = []
+
+    def use(name: str) -> None:
+        function = getattr(compiled.library, f"gradcore_program_{name}_{char}")
+
+        def call(threads: int, geometry: Any, *arrays: Any) -> None:
+            ran.append(name)
+            image, output, *spatial = (step // arrays[-1].itemsize for step in arrays[-1].strides)
+            steps = np.array([image, output, *[0] * (3 - len(spatial)), *spatial], np.int64)
+            inputs = (geometry, steps, *arrays) if name == "correlate" else (geometry, *arrays)
+            function(ctypes.c_int64(threads), *[ctypes.c_void_p(a.ctypes.data) for a in inputs])
+
+        monkeypatch.setitem(compiled._functions, (f"gradcore_{name}", char), call)
+
+    use("correlate")
+    use("sum_windows")
+    np.testing.assert_array_equal(compiled.conv(x, weight, *settings), expected[0])
+    np.testing.assert_array_equal(compiled.conv_weight(x, grad, kernel, *settings), expected[1])
+    assert ran == ["correlate", "sum_windows"]
 
 
 def test_results_do_not_depend_on_threads(compiled: Any) -> None:
