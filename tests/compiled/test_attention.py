@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -212,3 +213,30 @@ def test_other_arguments_are_left_to_numpy(compiled: Any, ran: Ran, arguments: A
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == b.dtype
         np.testing.assert_allclose(a, b, rtol=1e-5)
+
+
+NEEDS = True, True, True, False
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c, q, k, v, g, w, s: c.attention(q, k[..., :-1], v, None, SCALE),
+        lambda c, q, k, v, g, w, s: c.attention(q, k[..., :-1, :], v, None, SCALE),
+        lambda c, q, k, v, g, w, s: c.flash_attention(q, k, v[..., :-1, :], None, SCALE),
+        lambda c, q, k, v, g, w, s: c.attention_backward(g[..., :-1], None, q, k, v, w, SCALE, False, NEEDS),
+        lambda c, q, k, v, g, w, s: c.attention_backward(g, None, q, k, v, w[..., :-1], SCALE, False, NEEDS),
+        lambda c, q, k, v, g, w, s: c.attention_backward(g, None, q, k, v, w[..., :1, :], SCALE, False, NEEDS),
+        lambda c, q, k, v, g, w, s: c.flash_attention_backward(
+            g, q, k, v, None, g, s[..., :1, :], SCALE, False, None, NEEDS
+        ),
+        lambda c, q, k, v, g, w, s: c.flash_attention_backward(g, q, k, v, None, g, w, SCALE, False, None, NEEDS),
+    ],
+    ids=["width", "keys", "values", "gradient", "columns of weights", "rows of weights", "sums", "columns of sums"],
+)
+def test_arrays_whose_shapes_do_not_fit_reach_no_kernel(compiled: Any, ran: Ran, call: Any) -> None:
+    """Kernels do not check shapes. NumPy's raise errors, or broadcast."""
+    query, key, value, grad, _ = draw((3,), (8, 7, 4, 4), "f", "contiguous")
+    with contextlib.suppress(ValueError, RuntimeError):
+        call(compiled, query, key, value, grad, np.ones((3, 8, 7), "f"), np.ones((3, 8, 1), "f"))
+    assert not ran

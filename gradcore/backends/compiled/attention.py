@@ -54,7 +54,8 @@ def _takes_gradients(
 ) -> bool:
     if grad is None or grad_weights is not None or needs[3]:
         return False
-    return _are_heads(backend, scale, query, key, value, None, grad, weights)
+    others = (grad, value.shape[-1]), (weights, key.shape[-2])
+    return _are_heads(backend, scale, query, key, value, None, *others)
 
 
 def _takes_gradients_of_flash(
@@ -73,7 +74,7 @@ def _takes_gradients_of_flash(
 ) -> bool:
     if dropout is not None or needs[3]:
         return False
-    return _are_heads(backend, scale, query, key, value, mask, grad, logsumexp)
+    return _are_heads(backend, scale, query, key, value, mask, (grad, value.shape[-1]), (logsumexp, 1))
 
 
 def _are_heads(
@@ -83,13 +84,20 @@ def _are_heads(
     key: AnyArray,
     value: AnyArray,
     mask: AnyArray | None,
-    *others: AnyArray,
+    *others: tuple[AnyArray, int],
 ) -> bool:
-    """Return whether the kernels support these operands. The mask may have any shape that broadcasts to the scores."""
+    """Return whether the kernels support these operands, whose shapes must fit: the kernels do not check them.
+
+    The mask may have any shape that broadcasts to the scores. Other arrays have a row of a given length for each query.
+    """
     lead, dtype = query.shape[:-2], query.dtype
     if dtype.char not in backend.blas_functions or not scale or not math.isfinite(scale):
         return False
-    if not all(a.size and a.dtype is dtype and a.shape[:-2] == lead for a in (query, key, value, *others)):
+    if not all(a.size and a.dtype is dtype and a.shape[:-2] == lead for a in (query, key, value)):
+        return False
+    if key.shape[-1] != query.shape[-1] or value.shape[-2] != key.shape[-2]:
+        return False
+    if not all(a.dtype is dtype and a.shape == (*query.shape[:-1], n) for a, n in others):
         return False
     if mask is None:
         return True
