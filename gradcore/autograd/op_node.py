@@ -232,7 +232,7 @@ class OpNode(Node):
         copy._seq, copy.metas = self._seq, self.metas
         if self.op.variadic or len(self.op.outputs) > 1:
             copy._n_outputs, copy._outputs = self._n_outputs, self._outputs  # type: ignore[misc]
-        copy.saved = self._map_tensors(lambda t, edge: t.open(self) if isinstance(t, SavedTensor) else t)
+        copy.saved = self._map_tensors(lambda t, edge: t.open(self, True) if isinstance(t, SavedTensor) else t)
         return copy
 
     def _map_tensors(self, function: Callable[[Any, Any], Any]) -> tuple[Any, ...]:

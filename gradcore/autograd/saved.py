@@ -102,10 +102,11 @@ class SavedTensor:
     #: For an input, the tensor itself and the edge of its gradient.
     tensor: Any = None
     edge: Edge | None = None
-    #: For a packed tensor, the result of the pack hook, the unpack hook, and the dtype of the tensor.
+    #: For a packed tensor, the result of the pack hook, the unpack hook, and the dtype and shape of the tensor.
     packed: Any = None
     unpack_hook: Callable[[Any], Any] | None = None
     dtype: Any = None
+    shape: Any = None
     #: A weak reference to the node, once users have access to the object.
     _node: Any = None
 
@@ -161,8 +162,22 @@ class SavedTensor:
                 raise modified_in_place(self.tensor, gradient_edge(self.tensor), self.version)
             raise modified_in_place(self.open(node), node._edge_of_output(self.output_nr), self.version)
 
-    def open(self, node: Any) -> Any:
-        """Return the saved tensor (unpacked by its hook, if any) with the history that it had when `node` saved it."""
+    def open(self, node: Any, as_saved: bool = False) -> Any:
+        """Return the saved tensor (unpacked by its hook, if any) with the history that it had when `node` saved it.
+
+        Parameters
+        ----------
+        node : Node
+        as_saved : bool
+            Whether the result has to have the dtype and shape that were saved, as kernels read it by these.
+
+        Raises
+        ------
+        RuntimeError
+            If `as_saved`, and the unpack hook returns a tensor of another shape.
+        TypeError
+            If the unpack hook returns no tensor.
+        """
         is_output = self.output_nr is not None
         edge = node._edge_of_output(self.output_nr) if is_output else self.edge
         if self.unpack_hook is not None:
@@ -172,6 +187,8 @@ class SavedTensor:
                     "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
                     f"{type(t).__name__}"
                 )
+            if as_saved:
+                t = self._restore(t)
             if not is_output and not self.tangents:
                 return with_edge(t, edge)
             t = alias(t, edge)
@@ -181,6 +198,15 @@ class SavedTensor:
             t = wrap(self._array, self.device or node._device, None, edge)
             t._vc = self._vc
         return _with_tangents(t, self.tangents) if self.tangents is not None else t
+
+    def _restore(self, t: AnyTensor) -> AnyTensor:
+        """Convert an unpacked tensor to the dtype that was saved, after a check of its shape."""
+        if t.shape != self.shape:
+            raise RuntimeError(
+                f"Output of saved tensor unpack_hook expected to have the shape {[*self.shape]} of the tensor that was "
+                f"saved but got {[*t.shape]}"
+            )
+        return t if t._dtype is self.dtype else t.to(self.dtype)
 
     def pack(self, hooks: tuple[Any, Any], node: Any) -> None:
         """Pack the saved tensor with `hooks`, a pair of pack and unpack hook. None is not packed."""
@@ -201,7 +227,7 @@ class SavedTensor:
                 "cannot be modified by in-place operations as this can lead to unexpected side-effects."
             )
         self.packed = alias(t, None) if self.output_nr is not None and packed is t else packed
-        self.unpack_hook, self.dtype = unpack, t._dtype
+        self.unpack_hook, self.dtype, self.shape = unpack, t._dtype, t.shape
         self.tangents = all_tangents(t)
         self._array = self.tensor = self._vc = None
 

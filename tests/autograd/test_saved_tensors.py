@@ -370,3 +370,29 @@ def test_checkpoints_give_back_what_does_not_require_grad_as_it_is(nested, early
     assert seen[1] is plain
     assert seen[2] is own
     assert seen[2].tag == "own"
+
+
+@pytest.mark.parametrize("dtype", [gc.float64, gc.bfloat16, gc.int64])
+def test_unpacked_tensors_are_converted_to_the_dtype_that_was_saved(dtype: gc.dtype) -> None:
+    """Kernels read saved tensors by that dtype."""
+    x, weight = gc.arange(16.0).reshape(1, 2, 8) % 5, gc.arange(12.0).reshape(2, 2, 3) - 6
+    for function in (gc.nn.functional.conv1d, lambda x, w: gc.softmax(x, -1) * w.sum(), lambda x, w: x[..., :3] @ w.mT):
+        gradients = []
+        for unpack in (lambda t: t, lambda t: t.to(dtype)):
+            a, b = x.clone().requires_grad_(), weight.clone().requires_grad_()
+            with gc.autograd.graph.saved_tensors_hooks(lambda t: t.round() if dtype is gc.int64 else t, unpack):
+                out = function(a, b)
+            out.sum().backward()
+            gradients.append((a.grad, b.grad))
+        for found, expected in zip(gradients[1], gradients[0], strict=True):
+            assert found.dtype is gc.float32
+            assert gc.allclose(found, expected, rtol=0.02, atol=0.02)
+
+
+def test_unpacked_tensors_have_the_shape_that_was_saved() -> None:
+    x = gc.ones(1, 2, 8, requires_grad=True)
+    with gc.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t[..., :-1]):
+        out = gc.nn.functional.conv1d(x, gc.ones(2, 2, 3))
+    with pytest.raises(RuntimeError, match=r"shape \[2, 2, 3\] of the tensor that was saved but got \[2, 2, 2\]"):
+        out.sum().backward()
+    assert x.grad is None
