@@ -106,7 +106,7 @@ class SavedTensor:
     packed: Any = None
     unpack_hook: Callable[[Any], Any] | None = None
     dtype: Any = None
-    shape: Any = None
+    shape: tuple[int, ...] = ()
     #: A weak reference to the node, once users have access to the object.
     _node: Any = None
 
