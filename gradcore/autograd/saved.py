@@ -174,7 +174,7 @@ class SavedTensor:
         Raises
         ------
         RuntimeError
-            If `as_saved`, and the unpack hook returns a tensor of another shape.
+            If `as_saved`, and what the unpack hook returns cannot be broadcast to the shape that was saved.
         TypeError
             If the unpack hook returns no tensor.
         """
@@ -200,12 +200,15 @@ class SavedTensor:
         return _with_tangents(t, self.tangents) if self.tangents is not None else t
 
     def _restore(self, t: AnyTensor) -> AnyTensor:
-        """Convert an unpacked tensor to the dtype that was saved, after a check of its shape."""
+        """Convert an unpacked tensor to the dtype that was saved, and broadcast it to the shape that was saved."""
         if t.shape != self.shape:
-            raise RuntimeError(
-                f"Output of saved tensor unpack_hook expected to have the shape {[*self.shape]} of the tensor that was "
-                f"saved but got {[*t.shape]}"
-            )
+            try:
+                t = t.expand(self.shape)
+            except RuntimeError:
+                raise RuntimeError(
+                    f"Output of saved tensor unpack_hook expected to have the shape {[*self.shape]} of the tensor that "
+                    f"was saved but got {[*t.shape]}"
+                ) from None
         return t if t._dtype is self.dtype else t.to(self.dtype)
 
     def pack(self, hooks: tuple[Any, Any], node: Any) -> None:

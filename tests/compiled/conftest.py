@@ -131,11 +131,11 @@ def compiled(library_variables: dict[str, str]) -> Any:
 
 @contextlib.contextmanager
 def with_new_kernels(compiled: Any) -> Iterator[None]:
-    """Create kernels anew in the context and after it, since each keeps the value of `LARGE` at its creation."""
+    """Create kernels anew in the context and after it, since they and their plans keep the limits at their creation."""
 
     def forget() -> None:
-        compiled.kernels.clear()
-        compiled.kernels.small.clear()
+        for stored in (compiled.kernels, compiled.kernels.small, compiled._choices, compiled._plans):
+            stored.clear()
 
     forget()
     yield

@@ -164,14 +164,14 @@ class Choice(NamedTuple):
     small : callable
         For small arrays that are not broadcast to a large one.
     medium : callable
-        For other arrays of fewer than `least` elements, and where there is no loop.
-    least : int
-        The number of elements from which loops are used.
+        For other arrays that are not large, and where there is no loop.
+    is_single : bool
+        Whether NumPy has a function for the operation.
     """
 
     small: Callable[..., Any]
     medium: Callable[..., Any]
-    least: int
+    is_single: bool
 
 
 class CompiledElementwise(NumpyBackend):
@@ -217,6 +217,7 @@ class CompiledElementwise(NumpyBackend):
             return super().kernel_of(name)
         choice, formula = self._choose_kernels(name), Forward(name)
         plain = choice.medium
+        least = _least_of_single_step(name not in APPROXIMATE) if choice.is_single else self.LARGE
 
         def compute(*operands: Any) -> Any:
             if self._is_for_numpy(formula, operands[0]):
@@ -226,7 +227,7 @@ class CompiledElementwise(NumpyBackend):
 
         # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
-        return _choose_by_size(plain, compute, 0 if optional else len(self.elementwise[name]), choice.least)
+        return _choose_by_size(plain, compute, 0 if optional else len(self.elementwise[name]), least)
 
     def _choose_kernels(self, name: str) -> Choice:
         """Return the kernels of an operation for arrays of different sizes.
@@ -242,15 +243,14 @@ class CompiledElementwise(NumpyBackend):
         kernel = super().small_kernel_of(name)
         plain = getattr(kernel, "function", kernel)
         parameters = len(self.elementwise.get(name, ()))
-        if not parameters:
-            return Choice(plain, plain, self.LARGE)
         is_single = isinstance(plain, np.ufunc)
-        least = _least_of_single_step(name not in APPROXIMATE) if is_single else self.LARGE
+        if not parameters:
+            return Choice(plain, plain, is_single)
         # NumPy's kernel calls several functions. Methods of several operands are short: most call NumPy once or twice.
         if (parameters == 1 and not is_single) or (parameters > 1 and isinstance(plain, functools.partial)):
             small = self._prefer_loop(plain, Forward(name), parameters == 1)
-            return Choice(small, small, least)
-        return Choice(plain, super().kernel_of(name), least)
+            return Choice(small, small, is_single)
+        return Choice(plain, super().kernel_of(name), is_single)
 
     def _prefer_loop(self, plain: Callable[..., Any], formula: Forward, is_unary: bool) -> Callable[..., Any]:
         """Return a kernel for small arrays: one call of a loop instead of the calls of NumPy by `plain`."""
