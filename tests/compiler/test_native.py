@@ -511,7 +511,7 @@ def test_a_later_process_lowers_nothing(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_later_process_lowers_nothing_where_nothing_is_native(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That Python makes all calls is stored as a plan without a library; a program without calls needs none."""
+    """A program whose calls Python makes is stored as a plan without a library; a program without calls has no plan."""
 
     def function(x: gc.Tensor) -> Any:
         return x.sort(1).values.sort(0).values
