@@ -296,10 +296,8 @@ class CompiledFunction:
     def _seek(self, reason: Reason, args: _Args, named: _Named) -> Any:
         """Run the function eagerly, split it after the statement that makes guards fail, and return the result."""
         self._sought = None
-        try:
-            guards = self._guards(args, named, {})
-        except (Unguardable, RecursionError):
-            self._leave(reason)
+        guards = self._guards_or_none(args, named, reason)
+        if guards is None:
             return self._function(*args, **named)
         check = guards.function_of()
         metas = [each.tensor._autograd for each in guards.tensors]
@@ -485,6 +483,19 @@ class CompiledFunction:
                 return guards
             self._observed.computed_names = True
 
+    def _guards_or_none(self, args: _Args, named: _Named, reason: Reason | None = None) -> Guards | None:
+        """Return the guards of a call, or leave the function and return None if its state cannot be guarded.
+
+        When the function runs afterwards, no exception is being handled, and its traceback keeps no objects alive.
+        """
+        try:
+            return self._guards(args, named, {}, frozenset() if reason else self._varying)
+        except (Unguardable, RecursionError) as error:
+            own_reason = getattr(error, "reason", Reason(Code.LIMIT, str(error)))
+            of_history = reason is None and own_reason.code is Code.HISTORY
+            self._leave(reason or own_reason, self._observed.offset_of_backward if of_history else None)
+            return None
+
     def _visit_all(self, guards: Guards, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
         guards.symbols = symbols
         guards.modes()
@@ -513,11 +524,8 @@ class CompiledFunction:
     def _capture(self, args: _Args, named: _Named) -> Any:
         """Call the function, capture a program, and return the result."""
         self._note_floats(args, named)
-        try:
-            guards = self._guards(args, named, {}, self._varying)
-        except (Unguardable, RecursionError) as error:
-            reason = getattr(error, "reason", Reason(Code.LIMIT, str(error)))
-            self._leave(reason, self._observed.offset_of_backward if reason.code is Code.HISTORY else None)
+        guards = self._guards_or_none(args, named)
+        if guards is None:
             return self._function(*args, **named)
         state = [] if self._verifier is None else self.visible_state(args, named)
         recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())

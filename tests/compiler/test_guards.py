@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import gc as collector
 import importlib.util
 import itertools
 import operator
@@ -11,10 +12,12 @@ import re
 import sys
 import types
 import warnings
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import pytest
 
 import gradcore as gc
@@ -520,6 +523,102 @@ def test_what_containers_functions_and_members_have_beside_their_elements() -> N
     check(lambda x: x * get("scale"), lambda: noted.update(scale=3.0))
     check(lambda x: derived.apply(x), lambda: setattr(Derived, "scale", 3.0))
     check(lambda x: derived.apply(x), lambda: setattr(Derived, "apply", lambda self, x: x + 1))
+
+
+@pytest.mark.parametrize("kind", ["defaultdict", "subclass", "Counter"])
+def test_guards_of_dicts_read_no_missing_keys(kind: str) -> None:
+    """Reading a missing key could add it, call code of the user, or return a value that is equal by chance."""
+
+    class Missing(dict[str, float]):
+        def __missing__(self, key: str) -> float:
+            calls.append(key)
+            return 2.0
+
+    calls: list[str] = []
+    make: dict[str, Callable[..., Any]] = {
+        "defaultdict": lambda key: defaultdict(lambda: 2.0, {key: 2.0}),
+        "subclass": lambda key: Missing({key: 2.0}),
+        "Counter": lambda key: Counter({key: 0}),
+    }
+    table = make[kind]("a")
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return x * len([*table][0])  # noqa: RUF015 (`next` is not compiled)
+
+    compiled = CompiledFunction(function)
+    for _ in range(3):
+        compiled(gc.ones(1))
+    assert compiled._specializations
+    table["long"] = table.pop("a")
+    for _ in range(3):
+        assert compiled(gc.ones(1)).item() == 4
+    assert [*table] == ["long"]
+    assert not calls
+
+
+class Finalized:
+    """An object that notes in a list when it ceases to exist."""
+
+    def __init__(self, log: list[int]) -> None:
+        self.log = log
+
+    def __del__(self) -> None:
+        self.log.append(1)
+
+
+@pytest.mark.parametrize("place", ["list", "variable", "argument"])
+def test_objects_are_finalized_when_the_function_drops_them(place: str) -> None:
+    """Neither guards nor the search for the statement that changes them keep objects alive."""
+    results = []
+    for compiles in (False, True):
+        log: list[int] = []
+        objects = [Finalized(log)]
+
+        def of_list(x: gc.Tensor, log: list[int] = log, objects: list[Finalized] = objects) -> gc.Tensor:
+            objects.append(Finalized(log))
+            del objects[0]
+            return x * len(log)
+
+        def of_variable(x: gc.Tensor, log: list[int] = log) -> gc.Tensor:
+            kept = Finalized(log)
+            return x * len(kept.log)
+
+        def of_argument(x: gc.Tensor, each: list[Finalized], log: list[int] = log) -> gc.Tensor:
+            each.clear()
+            return x * len(log)
+
+        function: Any = {"list": of_list, "variable": of_variable, "argument": of_argument}[place]
+        run = CompiledFunction(function, cpp="0") if compiles else function
+        values = []
+        collector.disable()  # Objects are to be freed without it.
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                for _ in range(6):
+                    arguments = [[Finalized(log)]] if place == "argument" else []
+                    values.append(run(gc.ones(1), *arguments).item())
+        finally:
+            collector.enable()
+        results.append((values, len(log)))
+    assert results[0] == results[1]
+    assert results[0][1] in (5, 6)
+
+
+def test_functions_that_are_not_compiled_run_while_no_exception_is_handled() -> None:
+    state: Any = np.ones(1)
+    raises = False
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        if raises:
+            raise ValueError("of the user")
+        return x * float(state[0])
+
+    compiled = CompiledFunction(function)
+    compiled(gc.ones(1))
+    raises = True
+    with pytest.warns(UserWarning, match="runs as it is"), pytest.raises(ValueError, match="of the user") as caught:
+        compiled(gc.ones(1))
+    assert caught.value.__context__ is None
 
 
 def test_modules_that_a_function_imports(monkeypatch: pytest.MonkeyPatch) -> None:

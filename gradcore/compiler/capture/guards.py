@@ -199,7 +199,7 @@ class Guards(LibraryGuards):
         same_keys = f"tuple({own_keys}) == {self.bind(keys)}" if keys else f"{size} == 0"
         if any(type(key) is not str for key in keys):  # The keys 1, 1.0 and True are equal.
             same_keys = f"{size} == {len(keys)} and all(map(same, {own_keys}, {self.bind(keys)}))"
-        elif len(keys) == 1:  # The loop below looks up the only key.
+        elif len(keys) == 1 and not hasattr(type(value), "__missing__"):  # The loop below looks up the only key.
             same_keys = f"{size} == 1"
         self.require(f"type({o}) is {self.bind(type(value))} and {same_keys}", f"keys of {text}")
         if isinstance(value, defaultdict):
@@ -416,6 +416,8 @@ class Guards(LibraryGuards):
         is_of_c = objects.has_state_in_c(kind) or str(kind.__module__).startswith(("numpy", "random"))
         if not has_plain_state or is_of_c or hasattr(kind, "__next__"):
             raise Unguardable(Code.STATE, f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
+        if hasattr(kind, "__del__"):  # Guards keep objects alive.
+            raise Unguardable(Code.STATE, f"{text} has a finalizer, which would be called too late")
         self.visit(kind, f"type({name})", f"type of {text}")
         if isinstance(value, Module) and kind not in self._seen:
             self._seen[kind] = kind

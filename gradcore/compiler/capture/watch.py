@@ -153,6 +153,9 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
         yield offsets
     finally:
         sys.settrace(outer_trace)
+        for frame in frames:  # The frame and its trace function keep each other, and the frame's variables, alive.
+            frame.f_trace = None
+        frames.clear()
 
 
 @contextmanager
