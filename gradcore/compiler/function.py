@@ -491,17 +491,15 @@ class CompiledFunction:
         try:
             return self._guards(args, named, {}, frozenset() if reason else self._varying)
         except (Unguardable, RecursionError) as error:
-            own_reason = getattr(error, "reason", Reason(Code.LIMIT, str(error)))
-            of_history = reason is None and own_reason.code is Code.HISTORY
-            self._leave(reason or own_reason, self._observed.offset_of_backward if of_history else None)
+            why = getattr(error, "reason", Reason(Code.LIMIT, str(error)))
+            self._leave(reason or why, self._observed.offset_of_backward if why.code is Code.HISTORY else None)
             return None
 
-    def _visit_all(self, guards: Guards, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> Guards:
+    def _visit_all(self, guards: Guards, args: _Args, named: _Named, symbols: dict[str, dict[int, str]]) -> None:
         guards.symbols = symbols
         guards.modes()
         guards.visit(self._function, guards.bind(self._function), "the function")
         guards.arguments(args, named)
-        return guards
 
     def visible_state(self, args: _Args, named: _Named) -> list[str]:
         """Return a description of all Python state that the function can see."""
@@ -534,7 +532,7 @@ class CompiledFunction:
         recorded = RecordedRun(recorder, guards, self._observed.reads_grads)
         profile = sys.getprofile()
         try:
-            result = recorded.run(late_bound(self._function), args, named, watch, self._varying)
+            result = plain_numbers(recorded.run(late_bound(self._function), args, named, watch, self._varying))
         except BaseException as error:
             sys.setprofile(profile)
             recorder.restore()
@@ -544,7 +542,6 @@ class CompiledFunction:
             recorded.end(None)
             shorten(error)
             raise
-        result = plain_numbers(result)
         is_complete = self._knows(watch, guards)
         self._learn(watch)
         if self._is_part and not recorder.program.calls:
@@ -586,8 +583,7 @@ class CompiledFunction:
 
     def breaks(self) -> list[Reason]:
         """Return the graph breaks of the function and of its split functions."""
-        own_breaks = [] if self._left is None else [self._left]
-        return [*own_breaks, *(each for part in self._parts for each in part.breaks())]
+        return [*filter(None, [self._left]), *(each for part in self._parts for each in part.breaks())]
 
     def count_programs(self) -> int:
         """Return the number of programs, those of split functions included."""

@@ -413,11 +413,10 @@ class Guards(LibraryGuards):
         kind = type(value)
         attrs, slots = getattr(value, "__dict__", None), objects.slots_of(kind)
         has_plain_state = type(attrs) is dict or (attrs is None and slots)
+        # Guards keep objects alive, so that finalizers would be called too late.
         is_of_c = objects.has_state_in_c(kind) or str(kind.__module__).startswith(("numpy", "random"))
-        if not has_plain_state or is_of_c or hasattr(kind, "__next__"):
+        if not has_plain_state or is_of_c or hasattr(kind, "__next__") or hasattr(kind, "__del__"):
             raise Unguardable(Code.STATE, f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
-        if hasattr(kind, "__del__"):  # Guards keep objects alive.
-            raise Unguardable(Code.STATE, f"{text} has a finalizer, which would be called too late")
         self.visit(kind, f"type({name})", f"type of {text}")
         if isinstance(value, Module) and kind not in self._seen:
             self._seen[kind] = kind

@@ -126,7 +126,7 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
     """
     offsets: list[int] = []
     last_statement: list[tuple[int, Any]] = []
-    frames: list[types.FrameType] = []
+    is_begun: list[bool] = []  # The frame itself would be kept alive, with its variables, by its trace function.
     statements = [] if code is None else statements_of(code, tree_of(code))
 
     def step(frame: types.FrameType, event: str, arg: Any) -> Any:
@@ -141,9 +141,9 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
         return step
 
     def call(frame: types.FrameType, event: str, arg: Any) -> Any:
-        if frame.f_code is not code or frames:
+        if frame.f_code is not code or is_begun:
             return None
-        frames.append(frame)
+        is_begun.append(True)
         frame.f_trace_opcodes = True
         return step
 
@@ -153,9 +153,6 @@ def offset_after_which(code: types.CodeType | None, is_so: Callable[[], bool]) -
         yield offsets
     finally:
         sys.settrace(outer_trace)
-        for frame in frames:  # The frame and its trace function keep each other, and the frame's variables, alive.
-            frame.f_trace = None
-        frames.clear()
 
 
 @contextmanager
