@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -9,6 +10,9 @@ if TYPE_CHECKING:
     from gradcore.backends.base import Backend
 
 __all__ = ["DeviceLike", "default_to", "device", "get_default_device"]
+
+#: The indices in device strings: as in PyTorch, without zeros before them, and in ASCII.
+_INDEX = re.compile("0|[1-9][0-9]*")
 
 
 class device:  # PyTorch's name for the class
@@ -70,7 +74,7 @@ class device:  # PyTorch's name for the class
             name, index = "cuda", type
         else:
             name, colon, number = type.partition(":")
-            if not name.isidentifier() or (colon and not number.isdecimal()):
+            if not name.isidentifier() or (colon and not _INDEX.fullmatch(number)):
                 raise RuntimeError(f"Invalid device string: '{type}'")
             if colon:
                 if index is not None:

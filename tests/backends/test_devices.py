@@ -52,6 +52,8 @@ def test_there_is_one_object_for_each_device(name: str) -> None:
     ("arguments", "error", "text"),
     [
         (("cuda:x",), RuntimeError, "Invalid device string: 'cuda:x'"),
+        (("cpu:01",), RuntimeError, "Invalid device string: 'cpu:01'"),
+        (("cuda:\u0661",), RuntimeError, "Invalid device string: 'cuda:\u0661'"),
         (("cuda:-1",), RuntimeError, "Invalid device string: 'cuda:-1'"),
         (("",), RuntimeError, "Invalid device string: ''"),
         (("cuda 1",), RuntimeError, "Invalid device string: 'cuda 1'"),
