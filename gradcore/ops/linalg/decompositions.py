@@ -164,15 +164,8 @@ def _(F, t, eigenvalues, eigenvectors):
     return F.real(_diagonal(F, inner)), F.matmul(eigenvectors, turn)
 
 
-@general(
-    path="linalg.eigvalsh",
-    method=False,
-    node="LinalgEighBackward0",
-    samples=_symmetric_cases,
-    autocast="float32:cpu",
-    saved={"UPLO": None},
-)
-def linalg_eigvalsh(K, A, UPLO: str = "L"):
+@composite(path="linalg.eigvalsh", method=False, samples=_symmetric_cases, autocast="float32:cpu")
+def linalg_eigvalsh(F, A, UPLO: str = "L"):
     """Return the eigenvalues of Hermitian matrices in ascending order.
 
     `UPLO` chooses the triangle that is read.
@@ -188,19 +181,14 @@ def linalg_eigvalsh(K, A, UPLO: str = "L"):
     tensor([1., 3.])
     """
     check_square("linalg.eigvalsh", A)
+    if F.is_differentiated(A):
+        return F.linalg_eigh(A, UPLO)[0]
+    return F.eigenvalues_without_vectors(A, UPLO)
+
+
+@general(**_PRIVATE)  # without a derivative, which takes the vectors
+def eigenvalues_without_vectors(K, A, UPLO: str):
     return K.eigenvalues_hermitian(A, _check_uplo(UPLO))
-
-
-@linalg_eigvalsh.vjp("A")
-def _(F, grad, A, UPLO):
-    _, vectors = F.linalg_eigh(A, UPLO)
-    return F.matmul(vectors * _columns(F, grad), F.hermitian(vectors))
-
-
-@linalg_eigvalsh.jvp("A")
-def _(F, t, A, UPLO):
-    _, vectors = F.linalg_eigh(A, UPLO)
-    return F.real(_diagonal(F, _sandwich(F, F.hermitian(vectors), t, vectors)))
 
 
 # -- eigenvalues ------------------------------------------------------------------------------------------------------
@@ -434,10 +422,10 @@ def _(F, t, U, S, Vh, full_matrices):
     return change_u, F.real(_diagonal(F, inner)), change_v
 
 
-@general(path="linalg.svdvals", method=False, node="LinalgSvdBackward0", samples=lambda: [
+@composite(path="linalg.svdvals", method=False, samples=lambda: [
     case(floats(3, 3)), case(floats(4, 2)), case(floats(2, 2, 3)), case(floats(0, 3)),
 ], autocast="float32:cpu")  # fmt: skip
-def linalg_svdvals(K, A, *, driver: str | None = None):
+def linalg_svdvals(F, A, *, driver: str | None = None):
     """Return the singular values in descending order.
 
     Returns
@@ -452,19 +440,14 @@ def linalg_svdvals(K, A, *, driver: str | None = None):
     """
     check_matrix("linalg.svdvals", A)
     check_floating("linalg.svdvals", A)
+    if F.is_differentiated(A):
+        return F.linalg_svd(A, full_matrices=False)[1]
+    return F.singular_values_without_vectors(A)
+
+
+@general(**_PRIVATE)  # without a derivative, which takes the vectors
+def singular_values_without_vectors(K, A):
     return K.singular_values(A)
-
-
-@linalg_svdvals.vjp("A")
-def _(F, grad, A):
-    U, _, Vh = F.linalg_svd(A, full_matrices=False)
-    return F.matmul(U * _columns(F, grad), Vh)
-
-
-@linalg_svdvals.jvp("A")
-def _(F, t, A):
-    U, _, Vh = F.linalg_svd(A, full_matrices=False)
-    return F.real(_diagonal(F, _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))))
 
 
 @composite(

@@ -430,7 +430,7 @@ def linalg_lstsq(F, A, B, rcond: float | None = None, *, driver: str | None = No
         rcond = _relative(A, None, None)
     solution, residuals, rank, sizes = F.least_squares(A, right, rcond, driver or "gelsy")
     if sizes.shape[-1] and F.is_differentiated(A):
-        sizes = F.linalg_svdvals(A)
+        sizes = F.clone(F.linalg_svdvals(A))  # which can be written to, while those are saved for backward
     if vector:
         return (
             F.squeeze(solution, -1),
