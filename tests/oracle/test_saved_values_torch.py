@@ -22,10 +22,6 @@ OPERATIONS = [op for op in OPS.values() if (op.function or op.method) and not op
 
 #: Operations whose backward needs something that PyTorch's does not need, or needs later.
 NEEDS_MORE = {
-    "The input, from which vectors are computed again; PyTorch keeps them.": {
-        "linalg_cond", "linalg_eigvals", "linalg_eigvalsh", "linalg_matrix_norm", "linalg_norm", "linalg_svdvals",
-        "norm", "nuclear_norm", "svd",
-    },
     "Inputs where PyTorch keeps copies that it has reshaped, scaled or added to.": {
         "einsum", "kron", "matmul", "ndtr", "scaled_dot_product_attention", "tensordot",
     },
@@ -162,7 +158,7 @@ MADE_OTHERWISE = """
 #: What nodes show here and not in PyTorch: inputs and results that backward computes with instead of theirs.
 SHOWN_HERE_ALONE = """
     CopyBackwards.src_sym_sizes IndexAddBackward0.source_sym_sizes IndexCopyBackward0.source_sym_sizes
-    LinalgEigBackward0.A LinalgEighBackward0.A LinalgSvdBackward0.A NativeBatchNormBackward0.mean
+    NativeBatchNormBackward0.mean
     NativeBatchNormBackward0.var NativeGroupNormBackward0.mean NativeGroupNormBackward0.var
     NativeLayerNormBackward0.eps NativeLayerNormBackward0.ndims NativeLayerNormBackward0.var PolarBackward0.abs
     PolarBackward0.angle PutBackward0.source_sym_sizes
@@ -170,7 +166,7 @@ SHOWN_HERE_ALONE = """
 
 
 #: The node of an output that is constant in PyTorch: singular values.
-DIFFERENTIABLE_HERE_ALONE = {"linalg_lstsq": "LinalgSvdBackward0"}
+DIFFERENTIABLE_HERE_ALONE = {"linalg_lstsq": "CloneBackward0"}
 
 
 def attributes(node: Any) -> set[str]:

@@ -242,8 +242,8 @@ def _(F, t, eigenvalues, eigenvectors):
     return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
 
 
-@general(path="linalg.eigvals", method=False, node="LinalgEigBackward0", samples=_matrix_cases, autocast="float32:cpu")
-def linalg_eigvals(K, A):
+@composite(path="linalg.eigvals", method=False, samples=_matrix_cases, autocast="float32:cpu")
+def linalg_eigvals(F, A):
     """Return the eigenvalues of square matrices, as complex numbers.
 
     Returns
@@ -257,19 +257,14 @@ def linalg_eigvals(K, A):
     tensor([0.+1.j, 0.-1.j])
     """
     check_square("linalg.eigvals", A)
+    if F.is_differentiated(A):
+        return F.linalg_eig(A)[0]
+    return F.complex_eigenvalues_without_vectors(A)
+
+
+@general(**_PRIVATE)  # without a derivative, which takes the vectors
+def complex_eigenvalues_without_vectors(K, A):
     return K.eigenvalues(A)
-
-
-@linalg_eigvals.vjp("A")
-def _(F, grad, A):
-    adjoint = F.hermitian(F.linalg_eig(A)[1])
-    return F.solve_keeping_factors(adjoint, _rows(F, grad) * adjoint)[0]
-
-
-@linalg_eigvals.jvp("A")
-def _(F, t, A):
-    vectors = F.linalg_eig(A)[1]
-    return _diagonal(F, F.solve_keeping_factors(vectors, F.matmul(t if F.is_complex(t) else t + 0j, vectors))[0])
 
 
 # -- singular values --------------------------------------------------------------------------------------------------
