@@ -312,7 +312,7 @@ class Lapack(LinearAlgebra):
 
     def invert(self, a: Any) -> tuple[Any, Any]:
         n, info = a.shape[-1], np.zeros(a.shape[:-2], "int32")
-        if not a.size or (a.ndim > 2 and n <= SMALL):
+        if not a.size or n <= SMALL:
             with suppress(np.linalg.LinAlgError):
                 return np.linalg.inv(a), info
         else:
