@@ -41,6 +41,7 @@ from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, leaves_in, map_leaves
+from gradcore.compiler.program.storage import span_of
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.targets.python import emitter
 from gradcore.core.tracebacks import user_line
@@ -512,7 +513,7 @@ def _copy_at_sizes(array: Any, sizes: dict[int, tuple[int, ...]] | None = None, 
     if array.flags.c_contiguous or not array.size:
         result = np.array(array, order="C")
     else:
-        span = sum((n - 1) * step for n, step in zip(array.shape, array.strides, strict=True)) + array.itemsize
+        _, span = span_of(array.shape, array.strides, array.itemsize)
         memory = np.zeros(-(-span // array.itemsize), array.dtype)
         result = np.lib.stride_tricks.as_strided(memory, array.shape, array.strides)
         result[...] = array

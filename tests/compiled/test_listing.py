@@ -14,6 +14,7 @@ from gradcore.backends.compiled.ufuncs import CallList
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.function import CompiledFunction
+from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.passes import optimize, takes_scalars, use_small_kernels
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value
 from gradcore.compiler.targets.python.call_lists import list_calls
@@ -181,7 +182,7 @@ def test_kernels_on_small_arrays_are_functions_of_numpy(kernels: str, compiled: 
             args = tuple(map(Value, range(getattr(np, own).nin if isinstance(getattr(np, own), np.ufunc) else 1)))
             call = Call(f"kernels.{name}", CPU.kernels[name], args, {}, Value(2))
             program.calls = [call]
-            (found,) = use_small_kernels(program).calls
+            (found,) = use_small_kernels(program, Effects(program)).calls
             if size > 1:
                 assert found is call
             elif takes_scalars(found):

@@ -50,7 +50,7 @@ def written_values(call: Call) -> list[int] | None:
         return attributes["written"]  # type: ignore[no-any-return]
     except KeyError:
         arguments = written_arguments(call.name, call.function, call.args, call.named)
-        result = attributes["written"] = None if arguments is None else list(values_in(arguments)) if arguments else []
+        result = attributes["written"] = None if arguments is None else values_in(arguments)
         return result
 
 
@@ -89,7 +89,7 @@ def is_total(call: Call, program: Program) -> bool:
     if call.name == "copy":
         return True
     if kind in _TOTAL:
-        has_basic_index = name in ("getitem", "setitem") and not any(True for _ in values_in(call.args[1]))
+        has_basic_index = name in ("getitem", "setitem") and not values_in(call.args[1])
         return name in _TOTAL[kind] or has_basic_index
     if kind not in ("kernels", "backend"):
         return False

@@ -1,4 +1,4 @@
-"""Passes: rewrites of a captured program, each a function from program to program.
+"""Passes: rewrites of a captured program, each a function of a program and its effects that returns a program.
 
 Results stay bitwise equal. A value may replace another only where no difference can be observed: neither is written
 to, and the replaced one is not an output.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import COPIES, Effects, is_pure, is_total, written_values
 from gradcore.compiler.program.program import Call, Literal, Program, Value, leaves_in, map_leaves, substitute
+from gradcore.compiler.program.storage import span_of
 from gradcore.core.operators import BASIC, names_of
 
 __all__ = ["PASSES", "optimize", "run_passes", "takes_scalars"]
 
+_Pass: TypeAlias = Callable[[Program, Effects], Program]
 #: The largest size in bytes of results that `fold_constants` stores as literals.
 _FOLDED = 1 << 14
 
@@ -34,21 +36,20 @@ def optimize(program: Program) -> Program:
 
 def run_passes(program: Program) -> Iterator[tuple[str, Program]]:
     """Run the passes in order, and yield the name of each and the program after it."""
-    done: dict[Callable[[Program], Program], Program] = {}  # A pass is not repeated if nothing has changed since.
+    done: dict[_Pass, Program] = {}  # A pass is not repeated if nothing has changed since.
+    effects: Effects | None = None
     for name, run in PASSES.items():
         if (program.backend is None or run not in _OF_NUMPY) and not (program.symbols and run in _OF_ONE_SIZE):
-            before, before.effects = program, program.effects or Effects(program)
-            program = done[run] = before if done.get(run) is before else run(before)
-            if program is not before:
-                before.effects = None
+            if effects is None or effects.program is not program:
+                effects = Effects(program)
+            program = done[run] = program if done.get(run) is program else run(program, effects)
             yield name, program
-    program.effects = None
 
 
 # -- functions of small arrays ----------------------------------------------------------------------------------------
 
 
-def use_small_kernels(program: Program) -> Program:
+def use_small_kernels(program: Program, effects: Effects) -> Program:
     """Replace kernels by NumPy's functions in calls where all arrays are small."""
     return program.with_calls([_use_small_kernel(call, program) for call in program.calls])
 
@@ -66,9 +67,9 @@ def _use_small_kernel(call: Call, program: Program) -> Call:
 # -- in-place arithmetic on private memory ----------------------------------------------------------------------------
 
 
-def remove_writes(program: Program) -> Program:
+def remove_writes(program: Program, effects: Effects) -> Program:
     """Replace in-place arithmetic such as ``v += w`` by a new value, where the memory of `v` is private."""
-    effects, result = program.effects or Effects(program), program.copy()
+    result = program.copy()
     sharing = Counter(map(effects.memory, program.types))
     names: dict[int, Any] = {}
     for call in program.calls:
@@ -100,13 +101,12 @@ def _has_same_type(call: Call, program: Program, number: int) -> bool:
 # -- calls that return their argument ----------------------------------------------------------------------------------
 
 
-def remove_copies(program: Program) -> Program:
+def remove_copies(program: Program, effects: Effects) -> Program:
     """Remove calls whose result can be replaced by their argument.
 
     A copy can go if neither it nor its source is written to later.
     """
-    effects, calls = program.effects or Effects(program), list[Call]()
-    names: dict[int, Any] = {}
+    calls, names = list[Call](), dict[int, Any]()
     for call in program.calls:
         call = substitute(call, names)
         if not is_pure(call) or type(call.results) is not Value:
@@ -153,8 +153,8 @@ def _is_one(leaf: Any, program: Program) -> bool:
 
 def _span(array: Any) -> int:
     """Return the bytes from the first to the last element of an array or array type."""
-    steps = zip(array.shape, array.strides, strict=True)
-    return sum((n - 1) * abs(step) for n, step in steps if n) + array.dtype.itemsize  # type: ignore[no-any-return]
+    low, high = span_of(array.shape, array.strides, array.dtype.itemsize)
+    return high - low
 
 
 def _distinct(array: Any) -> Any:
@@ -175,9 +175,8 @@ def _can_replace(leaf: Any, number: int, effects: Effects) -> bool:
 # -- constants -----------------------------------------------------------------------------------------------------
 
 
-def fold_constants(program: Program) -> Program:
+def fold_constants(program: Program, effects: Effects) -> Program:
     """Replace small values that depend on literals alone by literals, including values filled by several writes."""
-    effects = program.effects or Effects(program)
     constant = _constant_calls(program, effects)
     if not constant or (program.backend is not None and program.index is None):
         return program
@@ -254,7 +253,7 @@ def _is_repeatable(call: Call) -> bool:
 # -- algebra -----------------------------------------------------------------------------------------------------------
 
 
-def simplify_calls(program: Program) -> Program:
+def simplify_calls(program: Program, effects: Effects) -> Program:
     """Replace calls by simpler functions with bitwise equal results."""
     result = program.with_calls([_simplify_call(call, program) for call in program.calls])
     for before, after in zip(program.calls, result.calls, strict=True):
@@ -313,10 +312,9 @@ _SIMPLER: dict[str, Callable[..., Any]] = {
 # -- common subexpressions, dead code ---------------------------------------------------------------------------------
 
 
-def merge_equal_calls(program: Program) -> Program:
+def merge_equal_calls(program: Program, effects: Effects) -> Program:
     """Merge equal calls without a write to their arguments between them (common subexpressions)."""
-    effects, calls = program.effects or Effects(program), list[Call]()
-    names: dict[int, Any] = {}
+    calls, names = list[Call](), dict[int, Any]()
     #: The last calls of each function of the same values, by the whole key if there are several.
     last_calls: dict[tuple[object, ...], dict[Any, tuple[int, Call]]] = {}
     for position, call in enumerate(program.calls):
@@ -361,9 +359,9 @@ def _key(value: Any, program: Program) -> Any:
     return (kind, repr(value)) if kind in (bool, int, float, complex, str, type(None)) else (kind, id(value))
 
 
-def remove_dead_calls(program: Program) -> Program:
+def remove_dead_calls(program: Program, effects: Effects) -> Program:
     """Remove calls that never raise and whose results and writes nobody reads."""
-    effects, kept_calls = program.effects or Effects(program), list[Call]()
+    kept_calls = list[Call]()
     read_values, memory = {*program.outputs}, {-1, *effects.escaping}
     for position, call in reversed([*enumerate(program.calls)]):
         is_used = any(n in read_values for n in call.outputs)
@@ -378,9 +376,9 @@ def remove_dead_calls(program: Program) -> Program:
 # -- scalars -----------------------------------------------------------------------------------------------------------
 
 
-def use_scalars(program: Program) -> Program:
+def use_scalars(program: Program, effects: Effects) -> Program:
     """Compute 0-dim results as NumPy scalars if only arithmetic uses them."""
-    effects, result = program.effects or Effects(program), program.copy(program.calls)
+    result = program.copy(program.calls)
     array_only = {*program.outputs}
     for call in program.calls:
         if not takes_scalars(call):
@@ -402,7 +400,7 @@ def takes_scalars(call: Call) -> bool:
     return isinstance(call.function, np.ufunc) and not call.named
 
 
-PASSES: dict[str, Callable[[Program], Program]] = {
+PASSES: dict[str, _Pass] = {
     "with small kernels": use_small_kernels, "without writes": remove_writes, "without copies": remove_copies,
     "simplified": simplify_calls, "folded": fold_constants, "without copies of what is folded": remove_copies,
     "folded again": fold_constants, "without repeats": merge_equal_calls, "without dead calls": remove_dead_calls,

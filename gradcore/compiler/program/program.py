@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -135,11 +136,7 @@ class Call(_Call):
     @_LockFreeProperty
     def read(self) -> tuple[int, ...]:
         """Return the numbers of the values among the arguments."""
-        results: list[int] = []
-        _collect(self.args, tuple, results)
-        if self.named:
-            _collect(self.named, dict, results)
-        return tuple(results)
+        return tuple(values_in(self.args) + values_in(self.named) if self.named else values_in(self.args))
 
     @_LockFreeProperty
     def outputs(self) -> tuple[int, ...]:
@@ -195,16 +192,13 @@ class Program:
         self.backend: Any = None
         self.index: int | None = None
         self.symbols: dict[int, str] = {}
-        #: The `Effects` of the calls, while passes run.
-        self.effects: Any = None
 
     def copy(self, calls: list[Call] | None = None) -> Program:
         """Return a program with the same values and the given calls, by default none."""
-        program = Program()
+        program = copy.copy(self)
         program.inputs, program.outputs, program.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         program.literals, program.scalars, program.types = [*self.literals], {*self.scalars}, {**self.types}
-        program._free, program.native = self.first_free(), self.native
-        program.backend, program.index, program.symbols = self.backend, self.index, self.symbols
+        program._free = self.first_free()
         return program
 
     def with_calls(self, calls: list[Call]) -> Program:
@@ -293,11 +287,11 @@ def substitute(call: Call, values: dict[int, Any]) -> Call:
     return call._replace(args=map_leaves(other, call.args), named=map_leaves(other, call.named))
 
 
-def values_in(value: Any) -> Iterator[int]:
+def values_in(value: Any) -> list[int]:
     """Return the numbers of the values in an argument or a result."""
     results: list[int] = []
     _collect((value,), tuple, results)
-    return iter(results)
+    return results
 
 
 def _collect(value: Any, kind: Any, found: list[int]) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-__all__ = ["address_of", "bounds", "owner_of", "share_memory"]
+__all__ = ["address_of", "bounds", "owner_of", "share_memory", "span_of"]
 
 
 def address_of(array: Any) -> int:
@@ -33,6 +34,13 @@ def share_memory(a: Any, b: Any) -> bool:
 
 def bounds(array: Any) -> tuple[int, int]:
     """Return the address of the first byte of an array, and of the byte after the last."""
-    steps = [(n - 1) * stride for n, stride in zip(array.shape, array.strides, strict=True)]
-    start = address_of(array)
-    return start + sum(min(s, 0) for s in steps), start + sum(max(s, 0) for s in steps) + array.dtype.itemsize
+    start, (low, high) = address_of(array), span_of(array.shape, array.strides, array.dtype.itemsize)
+    return start + low, start + high
+
+
+def span_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """Return the distances in bytes from the first element to the lowest byte, and to the byte after the highest."""
+    if 0 in shape:
+        return 0, 0
+    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + itemsize

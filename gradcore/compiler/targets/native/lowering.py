@@ -218,7 +218,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
                     reads.append(self._view(argument))
                 else:
                     places.append((False, number))
-            elif any(True for _ in values_in(argument)):
+            elif values_in(argument):
                 raise Unsupported("lists of arrays")
             else:
                 places.append((False, argument))
@@ -320,7 +320,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
 
     def _move_setitem(self, call: Call, results: list[View]) -> list[Step]:
         target, index, value = call.args
-        if any(True for _ in values_in(index)) or not _is_basic(index):
+        if values_in(index) or not _is_basic(index):
             return self._put(self._view(target), index if isinstance(index, tuple) else (index,), value)
         return self._write(self._view(target).select(index), value)
 
@@ -338,7 +338,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
 
     def _move_getitem_backward(self, call: Call, results: list[View]) -> list[Step]:
         grad, _, index = call.args
-        if any(True for _ in values_in(index)) or not _is_basic(index):
+        if values_in(index) or not _is_basic(index):
             raise Unsupported("the index")
         out = results[0]
         return [*self._fill(out, 0), *self._write(out.select(index), grad)]

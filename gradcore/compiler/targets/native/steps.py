@@ -11,6 +11,7 @@ import numpy as np
 from gradcore.backends.codegen.trace import compute_dtype
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import Program
+from gradcore.compiler.program.storage import span_of
 from gradcore.core.size import contiguous_strides
 from gradcore.core.typing import AnyArray
 
@@ -51,11 +52,8 @@ class View(NamedTuple):
     @property
     def extent(self) -> tuple[int, int]:
         """The range of byte offsets of the elements, from the first byte to the one after the last."""
-        if not self.size:
-            return self.offset, self.offset
-        steps = [(n - 1) * s for n, s in zip(self.shape, self.strides, strict=True)]
-        low, high = sum(s for s in steps if s < 0), sum(s for s in steps if s > 0)
-        return self.offset + low, self.offset + high + self.dtype.itemsize
+        low, high = span_of(self.shape, self.strides, self.dtype.itemsize)
+        return self.offset + low, self.offset + high
 
     @property
     def is_contiguous(self) -> bool:
@@ -248,7 +246,7 @@ class Rules:
 
 def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
     """Return an uninitialized array with strides in bytes, none of them negative."""
-    size = sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + dtype.itemsize if math.prod(shape) else 0
+    _, size = span_of(shape, strides, dtype.itemsize)
     return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
 
 

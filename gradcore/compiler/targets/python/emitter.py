@@ -63,7 +63,7 @@ def source_of(program: Program) -> tuple[list[str], Source]:
             return f"{{{', '.join(f'{emit(key)}: {emit(each)}' for key, each in value.items())}}}"
         if kind is slice:
             return f"slice({emit(value.start)}, {emit(value.stop)}, {emit(value.step)})"
-        if isinstance(value, tuple) and hasattr(value, "_fields") and any(True for _ in values_in(value)):
+        if isinstance(value, tuple) and hasattr(value, "_fields") and values_in(value):
             return f"{constant(kind)}({', '.join(map(emit, value))})"
         return constant(value)
 

@@ -117,7 +117,7 @@ class TiledCalls(FusedKernel):
                 args.append((False, literals[leaf.number]))
             elif type(leaf) is Value:
                 args.append((True, leaf.number))
-            elif any(True for _ in values_in(leaf)):
+            elif values_in(leaf):
                 raise NotFusible("arrays are in a list")
             else:
                 args.append((False, leaf))
