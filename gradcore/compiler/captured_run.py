@@ -26,6 +26,7 @@ from gradcore.compiler.capture.substitutes import original_backend
 from gradcore.compiler.capture.watch import Watch
 from gradcore.compiler.program.program import ArrayType, Call, Value
 from gradcore.compiler.program.storage import share_memory
+from gradcore.compiler.settings import DEFAULTS, Settings
 from gradcore.compiler.targets.cuda.steps import DeviceStep
 from gradcore.tensor import Tensor
 
@@ -41,10 +42,14 @@ class RecordedRun:
     guards : Guards
     reads_grads : bool
         Whether user code may read gradients.
+    settings : Settings
+        The settings of the compiled function.
     """
 
-    def __init__(self, recorder: Recorder, guards: Guards, reads_grads: bool) -> None:
-        self.reads_grads = reads_grads
+    def __init__(
+        self, recorder: Recorder, guards: Guards, reads_grads: bool, settings: Settings = DEFAULTS
+    ) -> None:  # fmt: skip
+        self.reads_grads, self.settings = reads_grads, settings
         self.recorder, self.guards = recorder, guards
         self.tensors = [guard.tensor for guard in guards.tensors]
         self.arrays = [t._array for t in self.tensors]
@@ -123,7 +128,7 @@ class RecordedRun:
     def _plan_step(self, optimizer: Any, part: Part, call: str) -> list[str]:
         """Return source lines that take an optimizer's step as a part of the program, or else contain `call`."""
         tensors, program = [*self.tensors, *[grad for grad in self.grads if grad is not None]], self.recorder.program
-        how = self.recorder.cpp, not program.calls, program.backend, program.index
+        how = self.settings.cpp, not program.calls, program.backend, program.index
         step = self._with_plain_arrays(tensors, False, lambda: plan_step(optimizer, *how))
         if step is None:
             return [call]

@@ -32,6 +32,7 @@ from gradcore.compiler.capture.split import cut
 from gradcore.compiler.capture.trusted import is_library
 from gradcore.compiler.capture.watch import Observed, Watch, offset_after_which, suspend_callbacks
 from gradcore.compiler.captured_run import RecordedRun
+from gradcore.compiler.settings import Settings
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.verification import Verifier
 from gradcore.core import config
@@ -106,33 +107,17 @@ class CompiledFunction:
     Parameters
     ----------
     function : callable
-    fullgraph : bool
-        Whether to raise an error if the function cannot be captured as a whole.
-    cpp : str, optional
-        Whether and when programs are compiled as C++: see `gradcore.compiler.targets.native.runnable`.
-    dynamic : bool, optional
-        When a changing size becomes symbolic: at its second value if True, at its third if None, never if False.
-    graphs : str, optional
-        Whether programs become CUDA graphs: see `gradcore.compiler.targets.cuda.graphs.GraphedProgram`.
-    verify : int, optional
-        Compare every `verify`-th call with eager execution: see `gradcore.compiler.verification`.
+    *settings, **named
+        The fields of `gradcore.compiler.settings.Settings`.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        fullgraph: bool = False,
-        cpp: str | None = None,
-        dynamic: bool | None = None,
-        graphs: str | None = None,
-        verify: int | None = None,
-    ) -> None:
+    def __init__(self, function: Callable[..., Any], *settings: Any, **named: Any) -> None:
         functools.update_wrapper(self, function, updated=())
-        self.settings = fullgraph, cpp, dynamic, graphs, verify
-        every = config.COMPILE_VERIFY if verify is None else verify
+        self.settings = Settings(*settings, **named)
+        every = config.COMPILE_VERIFY if self.settings.verify is None else self.settings.verify
         self._verifier = Verifier(self, every, _compiling_nothing) if every else None
-        self._dynamic, self._most = dynamic, MOST_DYNAMIC if dynamic else MOST_PROGRAMS
-        self._function, self._fullgraph, self._cpp, self._graphs = function, fullgraph, cpp, graphs
+        self._most = MOST_DYNAMIC if self.settings.dynamic else MOST_PROGRAMS
+        self._function = function
         #: Whether this is a part of a split function. Parts run eagerly without a warning.
         self._is_part = False
         self._begin()
@@ -196,7 +181,7 @@ class CompiledFunction:
         split = self._split
         if split is not None and not all(map(operator.is_, split, _code_of(split[0]))):
             self._begin()
-        if self._left is not None and self._fullgraph:
+        if self._left is not None and self.settings.fullgraph:
             raise Unrecordable(self._left, self._shown_name())
         for check, reason in self._refusals:
             if type(check(args, named)) is not int:
@@ -221,7 +206,7 @@ class CompiledFunction:
 
     def _remember_refusal(self, args: _Args, named: _Named) -> None:
         """Refuse only this call from now on, or all calls if its arguments cannot be guarded."""
-        if self._left is None or not self._fullgraph:
+        if self._left is None or not self.settings.fullgraph:
             return
         with suppress(Unguardable, RecursionError):
             guards = self._guards(args, named, {})
@@ -288,7 +273,7 @@ class CompiledFunction:
         function = self._source()
         if offset is None and reason.code in OF_RESULTS and function is not None:
             offset = offset_of_return(function.__code__)
-        if offset is None and function is not None and not self._fullgraph:
+        if offset is None and function is not None and not self.settings.fullgraph:
             self._sought = reason
         else:
             self._leave(reason, offset)
@@ -317,7 +302,7 @@ class CompiledFunction:
         if self._left is None:
             file, line = self._position(offset)
             self._left = reason = reason._replace(file=file, line=line)
-            if self._fullgraph:
+            if self.settings.fullgraph:
                 raise Unrecordable(reason, self._shown_name())
             if (offset is not None and self._cut_at(offset)) or (self._is_part and not self._specializations):
                 return
@@ -339,7 +324,7 @@ class CompiledFunction:
         """Split the function at the statement of an instruction; return whether that was possible."""
 
         def compile_part(function: Any) -> CompiledFunction:
-            part = CompiledFunction(function, False, *self.settings[1:])
+            part = CompiledFunction(function, *self.settings._replace(fullgraph=False))
             part._is_part = True
             self._parts.append(part)
             return part
@@ -413,7 +398,11 @@ class CompiledFunction:
             if entry.sizes.admits(args, named):
                 return entry
         tried = len(self._static) + len(entries)
-        if self._dynamic is False or tried >= _MOST_ATTEMPTS[self._dynamic] or not (self._specializations and has_room):
+        if (
+            self.settings.dynamic is False
+            or tried >= _MOST_ATTEMPTS[self.settings.dynamic]
+            or not (self._specializations and has_room)
+        ):
             return None
         with suspend_callbacks():
             result = self._find_symbolic(args, named)
@@ -430,7 +419,7 @@ class CompiledFunction:
         dims = {name: len(shape) for name, shape in guards.shapes.items()}
         earlier = [shapes for shapes in earlier if {name: len(shape) for name, shape in shapes.items()} == dims]
         symbols, tries = symbolic_sizes.symbols_between(guards.shapes, earlier)
-        if not symbols or len({*map(str, earlier)}) < (1 if self._dynamic else 2):
+        if not symbols or len({*map(str, earlier)}) < (1 if self.settings.dynamic else 2):
             return None
         # The function runs twice, so it must not do anything new, as it could if more than sizes differs from before.
         known = [entry.guards for entry in self._specializations if not entry.guards.varying]
@@ -513,7 +502,7 @@ class CompiledFunction:
         function, code = self._source(), self._code()
         hooks = isinstance(self._function, Module) and self._function._has_hooks()
         has_source = isinstance(self._function, (Module, types.MethodType, types.FunctionType))
-        if code is None or self._floats is None or self._fullgraph or hooks or not has_source:
+        if code is None or self._floats is None or self.settings.fullgraph or hooks or not has_source:
             return
         floats = float_arguments(code, args, named, self._function is not function)
         changed = {key for key, value in floats.items() if self._floats.setdefault(key, value) != value}
@@ -526,17 +515,17 @@ class CompiledFunction:
         if guards is None:
             return self._function(*args, **named)
         state = [] if self._verifier is None else self.visible_state(args, named)
-        recorder, watch = Recorder(self._fullgraph, self._cpp, self._graphs), Watch(self._code())
+        recorder, watch = Recorder(self.settings.fullgraph), Watch(self._code())
         input_tensors = all_tensors_in([*args, named])
         recorder.code, recorder.handled = self._code(), self._observed.handled
-        recorded = RecordedRun(recorder, guards, self._observed.reads_grads)
+        recorded = RecordedRun(recorder, guards, self._observed.reads_grads, self.settings)
         profile = sys.getprofile()
         try:
             result = plain_numbers(recorded.run(late_bound(self._function), args, named, watch, self._varying))
         except BaseException as error:
             sys.setprofile(profile)
             recorder.restore()
-            if isinstance(error, Unrecordable) and self._fullgraph and recorder.stopped:
+            if isinstance(error, Unrecordable) and self.settings.fullgraph and recorder.stopped:
                 self._left = recorder.stopped
             recorder.stopped = recorder.stopped or Reason(Code.ERROR, "an error is raised")
             recorded.end(None)

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = ["BACKENDS", "STANCES", "check_settings", "graphs_of"]
+__all__ = ["BACKENDS", "DEFAULTS", "STANCES", "Settings", "check_settings", "graphs_of"]
+
+
+class Settings(NamedTuple):
+    """The settings of a compiled function.
+
+    Attributes
+    ----------
+    fullgraph : bool
+        Whether to raise an error if the function cannot be captured as a whole.
+    cpp : str, optional
+        Whether and when programs are compiled as C++: see `gradcore.compiler.targets.native.runnable`.
+    dynamic : bool, optional
+        When a changing size becomes symbolic: at its second value if True, at its third if None, never if False.
+    graphs : str, optional
+        Whether programs become CUDA graphs: see `gradcore.compiler.targets.cuda.graphs.GraphedProgram`.
+    verify : int, optional
+        Compare every `verify`-th call with eager execution: see `gradcore.compiler.verification`.
+    """
+
+    fullgraph: bool = False
+    cpp: str | None = None
+    dynamic: bool | None = None
+    graphs: str | None = None
+    verify: int | None = None
+
+
+#: The settings of functions that are compiled without any.
+DEFAULTS = Settings()
 
 #: PyTorch's names of backends. The choice has no effect.
 BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")

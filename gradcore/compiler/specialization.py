@@ -166,8 +166,8 @@ class SpecializationWriter:
 
             argument_values = {n for n, i in self.script.arguments.items() if self.guards.tensors[i].given}
             copied, steps = frozenset([*argument_values, *self.backward.given]), frozenset(self.script.steps)
-            return GraphedProgram(program, self.recorder.graphs or "equal", copied, steps)
-        return native.runnable(program, self.recorder.cpp)
+            return GraphedProgram(program, self.run.settings.graphs or "equal", copied, steps)
+        return native.runnable(program, self.run.settings.cpp)
 
     def _programs(self) -> list[Program]:
         """Return one program per segment; its outputs are the values that later segments and lines read."""
@@ -270,7 +270,7 @@ class SpecializationWriter:
         versions = tuple((i, version) for i, version in enumerate(counts) if version)
         replay = repeatable, self.guards.changed_since
         pairs = zip(self.alone, self.backward.alone, strict=True)
-        alone = tuple(LazyRun(each, self.recorder.cpp, gradients) for each, (*_, gradients) in pairs)
+        alone = tuple(LazyRun(each, self.run.settings.cpp, gradients) for each, (*_, gradients) in pairs)
         metas = () if self.recorder.program.symbols else tuple(map(TensorMeta.of, self.backward.outs))
         facts: Any = reached, *shared, *replay, fresh, versions, alone, metas, tuple(self.backward.freed_with)
         return Backward(function, with_history, run, inputs, result, *facts)

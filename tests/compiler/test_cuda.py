@@ -389,9 +389,9 @@ def test_modes_and_options_say_whether_there_are_graphs() -> None:
         "default": "equal", None: "equal",
     }  # fmt: skip
     for mode, graphs in chosen.items():
-        assert gc.compile(chain, mode=mode)._graphs == graphs
+        assert gc.compile(chain, mode=mode).settings.graphs == graphs
     for wanted, graphs in ((True, "always"), (False, "never")):
-        assert gc.compile(chain, options={"triton.cudagraphs": wanted})._graphs == graphs
+        assert gc.compile(chain, options={"triton.cudagraphs": wanted}).settings.graphs == graphs
 
 
 def test_streams_one_after_the_other() -> None:

@@ -119,10 +119,6 @@ class Recorder:
     ----------
     fullgraph : bool
         Whether an operation that cannot be captured raises `Unrecordable`.
-    cpp : str, optional
-        Whether and when the program is compiled as C++: see `gradcore.compiler.targets.native.runnable`.
-    graphs : str, optional
-        Whether the program becomes a CUDA graph: see `gradcore.compiler.targets.cuda.graphs.GraphedProgram`.
 
     Attributes
     ----------
@@ -135,12 +131,11 @@ class Recorder:
         The offset of the instruction of that function at which the capture ended, if known.
     """
 
-    def __init__(self, fullgraph: bool = False, cpp: str | None = None, graphs: str | None = None) -> None:
-        self.program, self.cpp, self.graphs = Program(), cpp, graphs
+    def __init__(self, fullgraph: bool = False) -> None:
+        self.program, self.fullgraph = Program(), fullgraph
         self.stopped: Reason | None = None
         self.code: types.CodeType | None = None
         self.offset: int | None = None
-        self.fullgraph = fullgraph
         self.draws_default = False
         #: The nesting depth of captured methods of host objects.
         self.within_library = 0
