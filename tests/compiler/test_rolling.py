@@ -112,7 +112,7 @@ def test_gradients_of_wide_layers() -> None:
     check(step, gc.randn(60, 100), *weights)
     (program,) = programs_of(step, gc.randn(60, 100), *weights)
     (part,) = program.parts
-    assert part.scratch < 0.5 * sum(program.owner(memory).extent[1] for memory in program.private)
+    assert part.plan.scratch < 0.5 * sum(program.owner(memory).extent[1] for memory in program.private)
 
 
 def test_other_addresses_are_looked_up() -> None:

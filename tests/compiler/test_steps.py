@@ -756,7 +756,7 @@ def test_a_step_is_one_loop_for_each_shape(name: str) -> None:
     assert program is not None
     made = NativeProgram(program, blas=True)
     assert made.refused == []
-    assert [part.scratch for part in made.parts] == [0]
+    assert [part.plan.scratch for part in made.parts] == [0]
     assert len(made.loops) == 2
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
 
@@ -67,14 +66,16 @@ class Indexing(Rules):
             x = results[0]
             steps += [self._convert(x, self._view(given["x"]))] if "x" in given else self._fill(x, 0)
         if kernel.by == "tuple":
-            at = self._read_by_tuple(x, given["index"])
+            at = self._read_at(x, {d: self._view(each) for d, each in enumerate(given["index"]) if each is not None})
         elif kernel.by == "each":
             at = self._read_each(x, given["dim"], given["index"])
         else:
             index: View = self._view(given["index"])
+            if not x.shape:
+                raise Unsupported("the shape of what is indexed")
             if not index.shape and len(results[0].shape) == len(x.shape):
                 index = index._replace(shape=(1,), strides=(0,))
-            at = self._read_along(x, given.get("dim", 0), index)
+            at = self._read_at(x, {given.get("dim", 0) % len(x.shape): index}, negative=False)
         action = "add" if given.get("accumulate") else kernel.action
         values = results[0] if action == "take" else self._view(given["values"])
         if kernel.by == "each" and action == "put":
@@ -85,36 +86,23 @@ class Indexing(Rules):
         """Return the steps that write a number or an array at tensors of indices along the first dims."""
         if any(type(each) not in (Value, Literal) for each in index):
             raise Unsupported("the index")
-        selected = self._read_by_tuple(out, index)
+        selected = self._read_at(out, dict(enumerate(map(self._view, index))))
         values: View = self.temporary_view(selected.shape, out.dtype)
         return [*self._write(values, value), _kernel("put", values, selected)]
 
-    def _read_by_tuple(self, x: View, indices: Sequence[Any]) -> _Indexed:
-        """Return the elements of `x` at tensors of indices, where None in `indices` stands for all of a dim."""
-        dims = [d for d, index in enumerate(indices) if index is not None]
-        index_views = [self._view(indices[d]) for d in dims]
-        shape = np.broadcast_shapes(*[i.shape for i in index_views])
+    def _read_at(self, x: View, indices: dict[int, View], negative: bool = True) -> _Indexed:
+        """Return the elements of `x` at tensors of indices, given by dim; see `_Indexed`."""
+        dims, shape = [*indices], np.broadcast_shapes(*[i.shape for i in indices.values()])
         lead = dims[0] if dims == [*range(dims[0], dims[-1] + 1)] else 0
         rest = [d for d in range(len(x.shape)) if d not in dims]
         head, tail = rest[:lead], rest[lead:]
         full_shape = (*(x.shape[d] for d in head), *shape, *(x.shape[d] for d in tail))
         strides = (*(x.strides[d] for d in head), *(0 for _ in shape), *(x.strides[d] for d in tail))
         views = []
-        for i in index_views:
+        for i in indices.values():
             own_strides = i.broadcast(shape).strides
             views.append(i._replace(shape=full_shape, strides=(*(0 for _ in head), *own_strides, *(0 for _ in tail))))
-        return _Indexed(x, full_shape, strides, views, dims, True)
-
-    def _read_along(self, x: View, dim: int, index: View) -> _Indexed:
-        """Return the elements of `x` at a tensor of indices along `dim`, as in `index_select`."""
-        if not x.shape:
-            raise Unsupported("the shape of what is indexed")
-        dim %= len(x.shape)
-        lead, tail = x.shape[:dim], x.shape[dim + 1 :]
-        full_shape = (*lead, *index.shape, *tail)
-        strides = (*x.strides[:dim], *(0 for _ in index.shape), *x.strides[dim + 1 :])
-        view = index._replace(shape=full_shape, strides=(*(0 for _ in lead), *index.strides, *(0 for _ in tail)))
-        return _Indexed(x, full_shape, strides, [view], [dim], False)
+        return _Indexed(x, full_shape, strides, views, dims, negative)
 
     def _read_each(self, x: View, dim: int, index: Any) -> _Indexed:
         """Return the elements of `x` at an index for each element along `dim`, as in `gather`."""

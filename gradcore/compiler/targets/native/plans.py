@@ -26,7 +26,7 @@ from gradcore.backends.compiled.cache import cache_folder
 from gradcore.backends.compiled.library import distrust
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import is_pure
-from gradcore.compiler.program.program import Call, Literal, Program, Value
+from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value
 from gradcore.compiler.targets.native import building
 from gradcore.compiler.targets.native.files import is_library_name, is_whole_library, read_whole, write_whole
 from gradcore.compiler.targets.native.steps import View, empty_strided
@@ -122,7 +122,6 @@ class Plan:
         program, out = self.program, self.program.copy()
         old_inputs = set(program.inputs)
         producers = {n: call for call in reversed(program.calls) for n in call.outputs}
-        next_number = 1 + max([*program.types, *producers], default=0)
 
         def make(number: int) -> None:
             """Add the call that creates the array of a value for Python: the original view call, or an allocation."""
@@ -153,12 +152,9 @@ class Plan:
                     make(n)
             arguments: list[Any] = [Value(n) if n >= 0 else Literal(-1 - n) for n in piece.arguments]
             if piece.scratch:
-                out.calls.append(Call("xp.empty", np.empty, (piece.scratch, np.uint8), {}, Value(next_number)))
-                out.types[next_number] = program.types[next(iter(program.types))]._replace(
-                    shape=(piece.scratch,), dtype=np.dtype(np.uint8), strides=(1,), memory=next_number
-                )
-                arguments.append(Value(next_number))
-                next_number += 1
+                scratch = out.new_value(ArrayType((piece.scratch,), np.dtype(np.uint8), (1,), -1))
+                out.calls.append(Call("xp.empty", np.empty, (piece.scratch, np.uint8), {}, scratch))
+                arguments.append(scratch)
             out.calls.append(Call("native.run", next(runs), (tuple(arguments),), {}, None))
         for n in out.outputs:
             make(n)
@@ -274,11 +270,7 @@ def are_apart(program: Program) -> bool:
     """Return whether the inputs of a program shared no memory in the captured run."""
     types = [program.types[n] for n in program.inputs if n in program.types]  # Inputs without a type are numbers.
     types = [each for each in types if each.address]  # Values without an address share memory with no other.
-    spans = sorted(
-        (array_type.address + low, array_type.address + high)
-        for array_type in types
-        for low, high in [View(0, 0, array_type.shape, array_type.strides, array_type.dtype).extent]
-    )
+    spans = sorted(View(0, each.address, each.shape, each.strides, each.dtype).extent for each in types)
     return all(stop <= start for (_, stop), (start, _) in pairwise(spans))
 
 

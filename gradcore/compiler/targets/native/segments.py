@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,20 +29,19 @@ class Part:
     ----------
     calls : list of Call
     steps : list of Step
-    computing, arguments, scratch, in_threads, multiplies
-        See `PartPlan`.
+    computing : int
+        The number of calls that compute, rather than make views.
     text : str
         The source of the C++ function, without its name.
+    plan : PartPlan
+        How Python calls the function.
     """
 
     calls: list[Call] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     computing: int = 0
-    arguments: Sequence[int] = ()
-    scratch: int = 0
-    in_threads: bool = False
-    multiplies: bool = False
     text: str = ""
+    plan: PartPlan = field(init=False)
 
     @property
     def memories(self) -> set[int]:
@@ -72,6 +70,7 @@ class NativeProgram:
 
     def __init__(self, program: Program, blas: bool) -> None:
         self.program = program = program.copy(program.calls)  # The copy gets memories and literals for steps.
+        self._positions = {id(call): i for i, call in enumerate(program.calls)}
         self.lowering = Lowering(program, blas)
         self.are_apart = are_apart(program)
         self.pieces: list[Any] = []
@@ -146,32 +145,27 @@ class NativeProgram:
 
     def _plan(self) -> None:
         """Decide which memories Python allocates, and which are private to one segment."""
-        program, lowering = self.program, self.lowering
-        inputs = set(program.inputs)
+        program, views = self.program, self.lowering.views
         self.made_by: dict[int, Any] = {}  # The piece that first writes each value.
+        users: dict[int, set[int]] = {}  # The ids of the pieces that use each memory.
         for piece in self.pieces:
-            for call in piece.calls if isinstance(piece, Part) else [piece]:
-                for n in call.outputs:
-                    self.made_by.setdefault(n, piece)
             if isinstance(piece, Part):
-                self.made_by.update(dict.fromkeys(piece.memories & lowering.temporary, piece))
-        users: dict[int, set[int]] = {}
-        for i, piece in enumerate(self.pieces):
-            if isinstance(piece, Part):
-                memories: Iterable[int] = piece.memories
+                numbers, memories = [n for call in piece.calls for n in call.outputs], piece.memories
+                self.made_by.update(dict.fromkeys(memories & self.lowering.temporary, piece))
             else:
-                numbers = (*piece.read, *piece.outputs)
-                memories = [lowering.views[n].memory for n in numbers if n in lowering.views]
+                numbers, memories = (
+                    piece.outputs,
+                    {views[n].memory for n in (*piece.read, *piece.outputs) if n in views},
+                )
+            for n in numbers:
+                self.made_by.setdefault(n, piece)
             for memory in memories:
-                users.setdefault(memory, set()).add(i)
-        visible = {lowering.views[n].memory for n in program.outputs if n in lowering.views}
-        order = {id(piece): i for i, piece in enumerate(self.pieces)}
+                users.setdefault(memory, set()).add(id(piece))
+        visible = {*program.inputs, *(views[n].memory for n in program.outputs if n in views)}
         self.private: dict[int, Part] = {}
-        for memory, use_positions in users.items():
+        for memory, pieces in users.items():
             owner = self.made_by.get(memory)
-            if memory < 0 or memory in inputs or memory in visible or not isinstance(owner, Part):
-                continue
-            if use_positions == {order[id(owner)]}:
+            if memory >= 0 and memory not in visible and isinstance(owner, Part) and pieces == {id(owner)}:
                 self.private[memory] = owner
 
     # -- C++ --------------------------------------------------------------------------------------------------------
@@ -204,13 +198,13 @@ class NativeProgram:
         for i, each in enumerate(ordered):
             for view in (*each.reads, *each.writes):
                 users.setdefault(view.memory, set()).add(i)
-        constants = self.lowering.constants
+        constants, in_threads, multiplies = self.lowering.constants, False, False
         invocations: list[Invocation] = []
         for i, each in enumerate(ordered):
             if isinstance(each, Kernel):
                 invocations.append(Invocation(each.text, (*each.writes, *each.reads), each.fallible))
-                part.in_threads |= each.lasting
-                part.multiplies |= each.text.startswith(LARGE_PRODUCT)
+                in_threads |= each.lasting
+                multiplies |= each.text.startswith(LARGE_PRODUCT)
                 continue
 
             def is_needed(memory: int, i: int = i) -> bool:
@@ -222,12 +216,13 @@ class NativeProgram:
             if traced.stores or traced.reductions:
                 name, text = source.loop_source(traced)
                 self.loops[name] = text
-                part.in_threads |= "spread(" in text
+                in_threads |= "spread(" in text
                 invocations.append(source.loop_call(name, traced))
         writer = PartSource(invocations, self.private.__contains__, self.owner, lambda m: self._is_fresh(m, part))
         writer.apart = {m: m in written_inputs for m in writer.arguments if m in apart and self.owner(m).size}
-        part.arguments, part.scratch = writer.arguments, writer.scratch
-        part.text = writer.text(part.in_threads)
+        part.text = writer.text(in_threads)
+        calls = tuple([self._positions[id(call)] for call in part.calls])
+        part.plan = PartPlan(calls, part.computing, tuple(writer.arguments), writer.scratch, in_threads, multiplies)
         self.rolled += map(str, writer.repeats)
 
     def _is_fresh(self, memory: int, part: Part) -> bool:
@@ -243,15 +238,7 @@ class NativeProgram:
 
     def plan(self) -> Plan:
         """Return the plan by which Python calls the segments."""
-        position = {id(call): i for i, call in enumerate(self.program.calls)}
-        pieces: list[Any] = []
-        for piece in self.pieces:
-            if isinstance(piece, Part):
-                calls = tuple([position[id(call)] for call in piece.calls])
-                costs = piece.scratch, piece.in_threads, piece.multiplies
-                pieces.append(PartPlan(calls, piece.computing, tuple(piece.arguments), *costs))
-            else:
-                pieces.append(position[id(piece)])
+        pieces = [piece.plan if isinstance(piece, Part) else self._positions[id(piece)] for piece in self.pieces]
         begun = {n for n, piece in self.made_by.items() if isinstance(piece, Part)}
         return Plan(self.program, pieces, self.lowering.views, begun, self.refused, self.rolled)
 
