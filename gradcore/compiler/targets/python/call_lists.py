@@ -30,8 +30,6 @@ _MOST, _MOST_BYTES = 1 << 12, 1 << 20
 _NUMBER, _ARRAY, _WHOLE, _MOVED, _BYTES = 25, 350, 1_200, 150, 8
 #: The largest integer up to which floats of any dtype are exact.
 _INTEGER = 1 << 24
-#: Alignment in bytes of numbers and literals.
-_WORD = 8
 
 
 def list_calls(program: Program) -> Program:
@@ -107,7 +105,7 @@ class ListedCalls(FusedCalls):
 
     def _arrange(self, program: Program) -> None:
         """Arrange values, numbers and literals in one block of memory, and fill the list."""
-        last_use, end = last_uses(self.calls), len(self.calls)
+        types, last_use, end = self.types, last_uses(self.calls), len(self.calls)
         lifetimes = dict.fromkeys(self.inputs, (-1, end))
         pairs: list[tuple[int, int]] = []
         operands = []
@@ -117,12 +115,10 @@ class ListedCalls(FusedCalls):
             operands.append([each.number if type(each) is Value else self._constant(each, n, program)
                              for each in call.args])  # fmt: skip
             pairs += [(old, n) for old in call.read]
-        types, arrays = self.types, dict(self._constants.values())
-        self._size, slots = arrange(lifetimes, lambda n: types[n].nbytes, pairs)
+        arrays = dict(self._constants.values())
+        lifetimes |= dict.fromkeys(arrays, (-1, end))
+        self._size, slots = arrange(lifetimes, lambda n: (arrays[n] if n in arrays else types[n]).nbytes, pairs)
         self._offsets = {n: offset for n, (_, offset) in slots.items()}
-        for n, array in arrays.items():
-            self._offsets[n] = self._size
-            self._size += -(-array.nbytes // _WORD) * _WORD
         for call, numbers in zip(self.calls, operands, strict=True):
             result = types[call.results.number]
             repeated = [result.size > 1 and not (arrays[n].shape if n in arrays else types[n].shape) for n in numbers]

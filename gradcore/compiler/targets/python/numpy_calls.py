@@ -15,13 +15,13 @@ import numpy as np
 
 from gradcore.backends.base import SMALL
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.backends.numpy.elementwise import ONE, NumpyElementwise
 from gradcore.backends.numpy.matmul import MANY, NumpyProducts
 from gradcore.backends.numpy.reductions import NumpyReductions
 from gradcore.backends.numpy.row_blocks import ones
 from gradcore.backends.portable.products import Products
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value
+from gradcore.compiler.program.storage import span_of
 from gradcore.core.operators import BASIC
 
 __all__ = ["use_numpy"]
@@ -144,9 +144,8 @@ class _Specializing:
             return False
         if kind.memory not in self.owners or not owner.is_dense:
             return False
-        start = kind.address - owner.address
-        stop = start + sum((n - 1) * step for n, step in zip(kind.shape, kind.strides, strict=True)) + x.dtype.itemsize
-        if start < 0 or stop > owner.nbytes or min(kind.strides, default=0) < 0 or not kind.size:
+        start, (low, high) = kind.address - owner.address, span_of(kind.shape, kind.strides, x.dtype.itemsize)
+        if start < 0 or start + high > owner.nbytes or low < 0 or not kind.size:
             return False
         where = Value(kind.memory), start, kind.strides
         self.add("xp.ndarray", np.ndarray, (kind.shape, kind.dtype, *where), call.results)
@@ -166,16 +165,6 @@ class _Specializing:
         is_large = _LEAST <= result.size <= _MOST and result.dtype.char in "fd"
         pays = len(types) == 2 and repeated and is_large and result.is_dense
         return call._replace(function=_ByColumns(function, result)) if pays else call
-
-    def tanh_backward(self, call: Call, grad: ArrayType, y: ArrayType | None) -> bool:
-        """Replace the gradient of `tanh` by NumPy's functions."""
-        if y is None or grad[:3] != y[:3] or not (y.shape and y.is_dense and y.size < SMALL and y.dtype.char in "fd"):
-            return False
-        square = self.add("kernels.mul", np.multiply, (call.args[1], call.args[1]), y)
-        ones = self.found.new_literal(ONE[y.dtype.char])
-        slope = self.add("kernels.sub", np.subtract, (ones, square), y)
-        self.add("kernels.mul", np.multiply, (call.args[0], slope), call.results)
-        return True
 
 
 class _ByColumns:
@@ -221,5 +210,5 @@ _RULES: dict[str, tuple[Any, Any]] = {
     "linear": (Products, _Specializing.linear), "transpose": (Products, _Specializing.swap),
     "sum_rows": (NumpyProducts, _Specializing.sum_to_size),
     "sum_to_size": (NumpyReductions, _Specializing.sum_to_size), "expand": (NumpyBackend, _Specializing.broadcast),
-    "tanh_backward": (NumpyElementwise, _Specializing.tanh_backward), "broadcast_to": (None, _Specializing.broadcast),
+    "broadcast_to": (None, _Specializing.broadcast),
 }  # fmt: skip
