@@ -7,6 +7,7 @@ attribute of such an object ends the capture, because a program would not notice
 from __future__ import annotations
 
 import functools
+import itertools
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -19,24 +20,23 @@ from gradcore.optim import optimizer
 from gradcore.optim.lr_scheduler.base import LRScheduler
 from gradcore.optim.optimizer import Optimizer
 
-__all__ = ["HOST_CLASSES", "can_be_observed", "end_observation", "host_codes", "late_bound", "observe",
-           "recorded_methods", "runs_user_code"]  # fmt: skip
+__all__ = ["HOST_CLASSES", "can_be_observed", "end_observation", "host_codes", "late_bound", "methods_of", "observe",
+           "runs_user_code"]  # fmt: skip
 
-#: The methods that a program calls between segments.
-_CALLED = {Optimizer: ("step",), LRScheduler: ("step",), GradScaler: ("unscale_", "step", "update")}
-#: The methods that are captured, unless a subclass overrides them.
-_RECORDED = {Optimizer: ("zero_grad",), LRScheduler: (), GradScaler: ("scale", "is_enabled")}
-HOST_CLASSES = tuple(_CALLED)
-
-
-def _names(table: dict[Any, tuple[str, ...]], cls: type) -> tuple[str, ...]:
-    return next(names for base, names in table.items() if issubclass(cls, base))
+#: The methods that a program calls between segments, and those that are captured, unless a subclass overrides them.
+_METHODS: dict[Any, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    Optimizer: (("step",), ("zero_grad",)), LRScheduler: (("step",), ()),
+    GradScaler: (("unscale_", "step", "update"), ("scale", "is_enabled")),
+}  # fmt: skip
+HOST_CLASSES = tuple(_METHODS)
 
 
-def recorded_methods(cls: type) -> tuple[str, ...]:
-    """Return the names of the methods of a host class that are captured like other functions."""
-    base = next(base for base in HOST_CLASSES if issubclass(cls, base))
-    return tuple(name for name in _names(_RECORDED, cls) if getattr(cls, name) is getattr(base, name))
+def methods_of(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return two tuples of method names of a host class: host calls, and methods that are captured."""
+    base, (called, recorded) = next(each for each in _METHODS.items() if issubclass(cls, each[0]))
+    is_plain = [getattr(cls, name) is getattr(base, name) for name in recorded]
+    overridden = (name for name, plain in zip(recorded, is_plain, strict=True) if not plain)
+    return (*called, *overridden), tuple(itertools.compress(recorded, is_plain))
 
 
 #: Methods that subclasses may not override, because the recorder observes host objects through them.
@@ -47,13 +47,6 @@ def can_be_observed(cls: type) -> bool:
     """Return whether the recorder can observe objects of a class: the class does not override attribute access."""
     classes = [each for each in cls.__mro__ if each not in (object, *HOST_CLASSES)]
     return not any(name in vars(each) for each in classes for name in _OBSERVING)
-
-
-@functools.cache
-def _methods(cls: Any) -> tuple[frozenset[str], frozenset[str]]:
-    """Return two sets of method names of a class: host calls, and captured methods."""
-    recorded = frozenset(recorded_methods(cls))
-    return frozenset((*_names(_CALLED, cls), *_names(_RECORDED, cls))) - recorded, recorded
 
 
 def observe(hosts: Sequence[Any]) -> None:
@@ -72,7 +65,7 @@ def observe(hosts: Sequence[Any]) -> None:
         if not is_observed(self) or name == "__class__" or current.recorder.within_library:
             return object.__getattribute__(self, name)
         recorder, kind = current.recorder, type(self)
-        host_methods, captured_methods = _methods(kind)  # type: ignore[arg-type]
+        host_methods, captured_methods = methods_of(kind)
         if name in host_methods:
             return functools.partial(recorder.host_call, self, name)
         if name in captured_methods:
@@ -139,5 +132,5 @@ def host_codes() -> frozenset[types.CodeType]:
         cls = classes.pop()
         classes += cls.__subclasses__()
         if is_library_class(cls):
-            result |= {getattr(cls, name).__code__ for name in _names(_CALLED, cls)}
+            result |= {getattr(cls, name).__code__ for name in methods_of(cls)[0]}
     return frozenset(result)

@@ -22,7 +22,7 @@ from gradcore.backends.registry import find_cupy_backends
 from gradcore.compiler.capture import trusted
 from gradcore.compiler.capture.bytecode import find_operator_methods, names_in
 from gradcore.compiler.capture.checks import Unguardable
-from gradcore.compiler.capture.host_calls import can_be_observed, recorded_methods
+from gradcore.compiler.capture.host_calls import can_be_observed, methods_of
 from gradcore.compiler.capture.objects import PLAIN, UNIQUE
 from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.substitutes import original_of
@@ -162,7 +162,7 @@ class LibraryGuards(TensorGuards):
         """Guard the attributes that captured methods of an optimizer, scheduler or scaler read, such as parameters."""
         if not can_be_observed(type(value)):
             raise Unguardable(Code.UNSUPPORTED, f"{text} is of a class that looks up or sets attributes in its own way")
-        methods = recorded_methods(type(value))
+        methods = methods_of(type(value))[1]
         if not vars(value).keys().isdisjoint(methods):
             raise Unguardable(Code.UNSUPPORTED, f"a method of {text} is replaced")
         for each in methods:  # These are captured like other functions.

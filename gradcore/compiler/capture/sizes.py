@@ -9,10 +9,11 @@ int, so that no code can read the number unnoticed. The capture ends where an in
 from __future__ import annotations
 
 import builtins
+import itertools
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from gradcore.autograd.variables import Variable
@@ -254,31 +255,22 @@ def express(values: tuple[int, ...], known: Iterable[Any]) -> Any:
         return values[0]
     numbers = list({each.expression: each for each in known if type(each) is SymbolicNumber}.values())
     numbers = [each for each in numbers if all(type(n) is int and n > 0 for n in each.values)]
-    for rule in (_same, _affine, _quotient, _product):
-        for i, each in enumerate(numbers):
-            for other in numbers[i:] if rule is _product else [each]:
-                result = rule(values, each, other)
-                if result is not None and result.values[:RECORDED] == values:
-                    return result
-    return None
+    results = _possible_expressions(values, numbers)
+    return next((result for result in results if result.values[:RECORDED] == values), None)
 
 
-def _same(values: tuple[int, ...], each: Any, other: Any) -> Any:
-    return each
-
-
-def _affine(values: tuple[int, ...], each: Any, other: Any) -> Any:
-    step = (values[1] - values[0]) / ((each.values[1] - each.values[0]) or 1)
-    start = values[0] - int(step) * each.values[0]
-    if not step or step % 1:
-        return None
-    return each * int(step) + start if start else each * int(step)
-
-
-def _quotient(values: tuple[int, ...], each: Any, other: Any) -> Any:
-    return each // (each.values[0] // values[0]) if 0 < values[0] < each.values[0] else None
-
-
-def _product(values: tuple[int, ...], each: Any, other: Any) -> Any:
-    factor = values[0] // (each.values[0] * other.values[0])
-    return each * other * factor if factor else None
+def _possible_expressions(values: tuple[int, ...], numbers: list[Any]) -> Iterator[Any]:
+    """Yield expressions of known numbers, of which some have the given values; see `express`."""
+    yield from numbers
+    for each in numbers:
+        step, remainder = divmod(values[1] - values[0], each.values[1] - each.values[0] or 1)
+        if step and not remainder:
+            start = values[0] - step * each.values[0]
+            yield each * step + start if start else each * step
+    for each in numbers:
+        if 0 < values[0] < each.values[0]:
+            yield each // (each.values[0] // values[0])
+    for each, other in itertools.combinations_with_replacement(numbers, 2):
+        factor = values[0] // (each.values[0] * other.values[0])
+        if factor:
+            yield each * other * factor
