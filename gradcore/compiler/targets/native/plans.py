@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import itertools
 import marshal
 import os
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -335,45 +336,38 @@ def _serialize(value: Any) -> str:
         return f"{value!r},"
     if kind in (tuple, list):
         return f"{kind.__name__}({''.join(map(_serialize, value))}),"
-    return f"{kind.__module__}.{kind.__qualname__}({''.join(_serialize_fields(value, kind))}),"
-
-
-def _serialize_fields(value: Any, kind: Any) -> Iterator[str]:
-    """Yield the serialized fields of a value of a non-builtin class, for the cache key."""
-    if kind is dict:
-        for key, each in value.items():
-            yield f"{_serialize(key)}{_serialize(each)}"
-    elif kind is slice:
-        yield from map(_serialize, (value.start, value.stop, value.step))
-    elif isinstance(value, tuple):
-        yield from map(_serialize, value)
-    elif isinstance(value, np.generic):
-        yield f"{value.dtype.str} {value.tobytes().hex()}"
-    elif isinstance(value, np.dtype):
-        yield value.str
-    elif isinstance(value, (dtypes.dtype, device)):
-        yield repr(value)
-    elif isinstance(value, (type, types.BuiltinFunctionType)):
-        yield f"{value.__module__}.{value.__qualname__}"
-    elif isinstance(value, np.ufunc):
-        yield value.__name__
-    elif kind is Formula:
-        yield from map(_serialize, (value.function, value.names))
-    elif kind is functools.partial:
-        yield from map(_serialize, (value.func, value.args, value.keywords))
-    elif kind is types.FunctionType:
-        code = value.__code__
-        if not str(value.__module__).startswith("gradcore.") and not code.co_filename.startswith("<gradcore"):
-            raise _Unnamed
-        yield f"{value.__module__}.{value.__qualname__} {code.co_firstlineno} {code.co_code.hex()} {code.co_names}"
-        yield from map(_serialize, (value.__defaults__, value.__kwdefaults__))
-        for constant in code.co_consts:
-            if not isinstance(constant, types.CodeType):
-                yield repr(constant)
-        for cell in value.__closure__ or ():
-            yield _serialize(cell.cell_contents)
-    elif dataclasses.is_dataclass(value):
-        for field in dataclasses.fields(value):
-            yield _serialize(getattr(value, field.name))
-    else:
+    parts = _PARTS.get(kind) or next((each for cls, each in _PARTS_BY_BASE.items() if isinstance(value, cls)), None)
+    if parts is None and not dataclasses.is_dataclass(value):
         raise _Unnamed
+    fields = [getattr(value, each.name) for each in dataclasses.fields(value)] if parts is None else parts(value)
+    return f"{kind.__module__}.{kind.__qualname__}({''.join(map(_serialize, fields))}),"
+
+
+def _parts_of_function(function: types.FunctionType) -> tuple[object, ...]:
+    """Return what a function of gradcore computes with: its code, defaults, constants and cells."""
+    code, where = function.__code__, f"{function.__module__}.{function.__qualname__}"
+    if not where.startswith("gradcore.") and not code.co_filename.startswith("<gradcore"):
+        raise _Unnamed
+    constants = [repr(each) for each in code.co_consts if not isinstance(each, types.CodeType)]
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    text = f"{where} {code.co_firstlineno} {code.co_code.hex()} {code.co_names}"
+    return text, function.__defaults__, function.__kwdefaults__, *constants, *cells
+
+
+#: Functions that return the parts of a value, which decide what it is, by its class.
+_PARTS: dict[Any, Callable[[Any], Iterable[Any]]] = {
+    dict: lambda value: itertools.chain(*value.items()),
+    slice: lambda value: (value.start, value.stop, value.step),
+    Formula: lambda value: (value.function, value.names),
+    functools.partial: lambda value: (value.func, value.args, value.keywords),
+    types.FunctionType: _parts_of_function,
+}
+#: The same for values of classes and their subclasses.
+_PARTS_BY_BASE: dict[Any, Callable[[Any], Iterable[Any]]] = {
+    tuple: iter,
+    np.generic: lambda value: (value.dtype.str, value.tobytes().hex()),
+    np.dtype: lambda value: (value.str,),
+    (dtypes.dtype, device): lambda value: (repr(value),),
+    (type, types.BuiltinFunctionType): lambda value: (value.__module__, value.__qualname__),
+    np.ufunc: lambda value: (value.__name__,),
+}
