@@ -7,7 +7,6 @@ attribute of such an object ends the capture, because a program would not notice
 from __future__ import annotations
 
 import functools
-import itertools
 import types
 from collections.abc import Sequence
 from typing import Any
@@ -33,10 +32,9 @@ HOST_CLASSES = tuple(_METHODS)
 
 def methods_of(cls: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return two tuples of method names of a host class: host calls, and methods that are captured."""
-    base, (called, recorded) = next(each for each in _METHODS.items() if issubclass(cls, each[0]))
-    is_plain = [getattr(cls, name) is getattr(base, name) for name in recorded]
-    overridden = (name for name, plain in zip(recorded, is_plain, strict=True) if not plain)
-    return (*called, *overridden), tuple(itertools.compress(recorded, is_plain))
+    base, (called, captured) = next(each for each in _METHODS.items() if issubclass(cls, each[0]))
+    recorded = tuple(name for name in captured if getattr(cls, name) is getattr(base, name))
+    return (*called, *(name for name in captured if name not in recorded)), recorded
 
 
 #: Methods that subclasses may not override, because the recorder observes host objects through them.

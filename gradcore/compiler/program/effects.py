@@ -50,7 +50,7 @@ def written_values(call: Call) -> list[int] | None:
         return attributes["written"]  # type: ignore[no-any-return]
     except KeyError:
         arguments = written_arguments(call.name, call.function, call.args, call.named)
-        result = attributes["written"] = None if arguments is None else values_in(arguments)
+        result = attributes["written"] = None if arguments is None else values_in(arguments) if arguments else []
         return result
 
 

@@ -136,7 +136,9 @@ class Call(_Call):
     @_LockFreeProperty
     def read(self) -> tuple[int, ...]:
         """Return the numbers of the values among the arguments."""
-        return tuple(values_in(self.args) + values_in(self.named) if self.named else values_in(self.args))
+        results: list[int] = []
+        _collect((self.args, self.named) if self.named else self.args, tuple, results)
+        return tuple(results)
 
     @_LockFreeProperty
     def outputs(self) -> tuple[int, ...]:
