@@ -21,6 +21,7 @@ from gradcore.autograd.variables import version_counter, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.vmap import VmapLevel, batched_device, unbatched_device, unwrap_batch, wrap_batch
 from gradcore.backends.vmap.array import BatchedArray, levels_of
+from gradcore.core.errors import raise_if_out_of_memory
 from gradcore.core.typing import AnyTensor
 
 __all__ = [
@@ -190,8 +191,12 @@ def basis(like: AnyTensor, start: int, stop: int) -> Any:
     device = like._device.real
     with device.backend.use_index(device.index):
         xp = device.backend.xp
-        flat = xp.zeros((stop - start, like._array.size), like._array.dtype)
-        flat[xp.arange(stop - start), xp.arange(start, stop)] = 1
+        try:
+            flat = xp.zeros((stop - start, like._array.size), like._array.dtype)
+            flat[xp.arange(stop - start), xp.arange(start, stop)] = 1
+        except MemoryError as error:
+            raise_if_out_of_memory(error, "jacobian")
+            raise
     return wrap(flat.reshape(stop - start, *like._array.shape), device, like._dtype)
 
 

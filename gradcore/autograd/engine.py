@@ -36,6 +36,7 @@ from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import OWN, Variable, accumulate_grad, accumulate_new_grads, add_to_grad, wrap
 from gradcore.backends.streams import STREAMS
 from gradcore.backends.vmap import BatchedArray
+from gradcore.core.errors import raise_if_out_of_memory
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyArray
 
@@ -107,6 +108,7 @@ def run_backward(
             task.call_final_callbacks()
     except BaseException as error:
         shorten(error)
+        raise_if_out_of_memory(error, "backward")
         raise
     finally:
         state.mode, state.task, state.pack_hooks = before, outer, pack_hooks

@@ -15,7 +15,7 @@ from gradcore.autograd.modes import TORCH_FUNCTION_MODE, local
 from gradcore.autograd.node import Node
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
-from gradcore.core.errors import warn_once
+from gradcore.core.errors import raise_if_out_of_memory, warn_once
 from gradcore.core.typing import AnyTensor
 
 __all__ = ["ExecutionEngine", "backward", "grad"]
@@ -425,8 +425,12 @@ def _one(kind: tuple[Any, ...] | None) -> tuple[Any, Any]:
     if dtype.is_complex:
         raise RuntimeError(f"grad can be implicitly created only for real scalar outputs but got {dtype!r}")
     if device.guarded:
-        with device.backend.use_index(device.index):
-            gradient = device.backend.xp.ones(shape, dtype.numpy)
+        try:
+            with device.backend.use_index(device.index):
+                gradient = device.backend.xp.ones(shape, dtype.numpy)
+        except MemoryError as error:
+            raise_if_out_of_memory(error, "backward")
+            raise
     elif shape:
         gradient = device.backend.xp.ones(shape, dtype.numpy)
     else:

@@ -20,6 +20,7 @@ __all__ = [
     "Unavailable",
     "caller_depth",
     "history_lost",
+    "raise_if_out_of_memory",
     "scipy_advice",
     "use_program_names",
     "warn",
@@ -64,6 +65,12 @@ class OutOfBoundsError(IndexError, RuntimeError):
 
 class OutOfMemoryError(RuntimeError, MemoryError):
     """Raised when there is no memory left for an allocation."""
+
+
+def raise_if_out_of_memory(error: BaseException, function: str) -> None:
+    """Raise `OutOfMemoryError` if `error` is the `MemoryError` of an array library; do nothing for any other error."""
+    if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
+        raise OutOfMemoryError(f"{function}(): not enough memory: {error}") from error
 
 
 class Unavailable(Exception):

@@ -14,7 +14,7 @@ from gradcore.autograd.variables import Variable, new
 from gradcore.backends.registry import CPU
 from gradcore.backends.vmap.devices import batched_device
 from gradcore.core import dtypes
-from gradcore.core.errors import OutOfBoundsError, OutOfMemoryError
+from gradcore.core.errors import OutOfBoundsError, raise_if_out_of_memory
 from gradcore.core.typing import AnyTensor
 from gradcore.ops.declare.checks import no_kernel
 from gradcore.ops.declare.geometry import broadcast_shape
@@ -171,9 +171,11 @@ _TOO_LARGE = ("array is too big", "Maximum allowed dimension", "iterator is too 
 
 
 def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
-    """Return the error that PyTorch raises in place of an array library's `error`; return gradcore's own unchanged."""
-    if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
-        return OutOfMemoryError(f"{op.path}(): not enough memory: {error}")
+    """Return the error that PyTorch raises in place of an array library's `error`; return gradcore's own unchanged.
+
+    A `MemoryError` is raised at once, as `OutOfMemoryError`.
+    """
+    raise_if_out_of_memory(error, op.path)
     if _UNFIT_SHAPES.match(str(error)):
         return _unfit_shapes(op, args)
     if str(error).startswith(_TOO_LARGE):

@@ -20,6 +20,7 @@ import numpy as np
 from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import all_tangents, requires_grad
 from gradcore.core import dtypes
+from gradcore.core.errors import raise_if_out_of_memory
 from gradcore.core.tracebacks import generated_file
 from gradcore.core.typing import AnyTensor, NamedTuple
 from gradcore.ops.declare.parameters import Parameter
@@ -433,9 +434,12 @@ def converting(function: _F) -> _F:
             value if s is None or s.is_exact(value) else s.take(value)
             for s, value in zip(positional, args, strict=False)
         ]
-        if not kwargs:
-            return function(*positional_values, *args[len(positional_values) :])
-        named_values = {name: by_name[name].take(value) if name in by_name else value for name, value in kwargs.items()}
-        return function(*positional_values, *args[len(positional_values) :], **named_values)
+        if kwargs:
+            kwargs = {name: by_name[name].take(value) if name in by_name else value for name, value in kwargs.items()}
+        try:
+            return function(*positional_values, *args[len(positional_values) :], **kwargs)
+        except MemoryError as error:
+            raise_if_out_of_memory(error, function.__name__)
+            raise
 
     return cast(_F, call)

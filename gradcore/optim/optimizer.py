@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from gradcore.autograd.grad_mode import enable_grad
-from gradcore.core.errors import caller_depth
+from gradcore.core.errors import caller_depth, raise_if_out_of_memory
 from gradcore.core.tracebacks import ShortErrors
 from gradcore.optim import state_dicts
 from gradcore.tensor import Tensor
@@ -72,11 +72,15 @@ def _with_hooks(step: Step) -> Step:
                     )
                 (self, *args), kwargs = result
         self._opt_called = True
-        if is_profiling():
-            with record_function(f"Optimizer.step#{type(self).__name__}.step"):
+        try:
+            if is_profiling():
+                with record_function(f"Optimizer.step#{type(self).__name__}.step"):
+                    out = step(self, *args, **kwargs)
+            else:
                 out = step(self, *args, **kwargs)
-        else:
-            out = step(self, *args, **kwargs)
+        except MemoryError as error:
+            raise_if_out_of_memory(error, "step")
+            raise
         for hook in (*self._hooks["step_post"].values(), *_global_post_hooks.values()):
             hook(self, (self, *args), kwargs)
         return out

@@ -15,7 +15,7 @@ from gradcore.backends.registry import resolve
 from gradcore.backends.vmap import BatchedArray, batched_device
 from gradcore.core import dtypes
 from gradcore.core.device import device as Device
-from gradcore.core.errors import warn_once
+from gradcore.core.errors import raise_if_out_of_memory, warn_once
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyArray, AnyTensor
 from gradcore.ops.reductions.sums import REAL_PARTS
@@ -168,6 +168,7 @@ def to(self: AnyTensor, *args: Any, **kwargs: Any) -> AnyTensor:
         return to_copy(self, device, dtype, non_blocking)
     except BaseException as error:
         shorten(error)
+        raise_if_out_of_memory(error, "to")
         raise
 
 

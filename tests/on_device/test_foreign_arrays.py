@@ -76,7 +76,13 @@ RUNS: dict[str, Callable[[Any], Any]] = {
     "sort": lambda x: x.sort(),
     "inverse": lambda x: gc.linalg.inv(x),
     "copy": lambda x: x.clone(),
-    "backward": lambda x: x.grad_fn and x.sum().backward(),
+    "another dtype": lambda x: x.double(),
+    "another device": lambda x: x.detach().cpu().cuda(),
+    "random numbers": lambda x: gc.randn(20, device="cuda"),
+    "random numbers, in place": lambda x: x.detach().clone().normal_(),
+    "random integers": lambda x: gc.randint(5, (20,), device="cuda"),
+    "permutation": lambda x: gc.randperm(20, device="cuda"),
+    "Jacobian": lambda x: gc.func.jacrev(lambda y: y)(x.detach()),
 }
 
 
@@ -92,3 +98,25 @@ def test_no_memory_is_one_error_under_every_allocator(exhausted: list[bool], nam
         exhausted[0] = False
     assert gc.equal(x.detach().cpu(), expected)
     assert RUNS[name](x) is not NotImplemented
+
+
+@pytest.mark.parametrize("name", ["backward", "gradients", "step"])
+def test_no_memory_while_training_is_one_error_under_every_allocator(exhausted: list[bool], name: str) -> None:
+    x = gc.linspace(0, 1, 20, device="cuda", requires_grad=True)
+    loss, optimizer = x.exp().square().sum(), gc.optim.SGD([x], lr=0.1, momentum=0.9)
+    x.grad = x.detach().clone()
+    run = {
+        "backward": lambda: loss.backward(retain_graph=True),
+        "gradients": lambda: gc.autograd.grad(loss, x, retain_graph=True),
+        "step": optimizer.step,
+    }[name]
+    before = x.detach().cpu(), x.grad.cpu()
+    exhausted[0] = True
+    try:
+        with pytest.raises(gc.OutOfMemoryError):
+            run()
+    finally:
+        exhausted[0] = False
+    assert gc.equal(x.detach().cpu(), before[0])
+    assert gc.equal(x.grad.cpu(), before[1])
+    run()

@@ -15,7 +15,7 @@ from gradcore.backends.registry import CPU, resolve
 from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
-from gradcore.core.errors import OutOfMemoryError
+from gradcore.core.errors import raise_if_out_of_memory
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import route_creation
@@ -153,9 +153,8 @@ def factory(function: F) -> F:
         try:
             result = convert(*args, **kwargs)
         except MemoryError as error:
-            if isinstance(error, OutOfMemoryError):
-                raise
-            raise OutOfMemoryError(f"{function.__name__}(): not enough memory: {error}") from error
+            raise_if_out_of_memory(error, function.__name__)
+            raise
         result = with_requires_grad(result, requires_grad)
         return result if out is None else copy_to_out(out, result, keeps_shape=function.__name__ in _SEQUENCES)  # type: ignore[no-any-return]
 

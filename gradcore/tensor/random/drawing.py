@@ -16,6 +16,7 @@ from gradcore.backends.random import philox
 from gradcore.backends.vmap import batched_device, wrap_batch
 from gradcore.backends.vmap.messages import RANDOM
 from gradcore.core import dtypes
+from gradcore.core.errors import raise_if_out_of_memory
 from gradcore.tensor.random.generator import Generator, default_generator
 
 __all__ = ["all_words", "depending", "different_levels", "draw", "draw_for_samples", "drawn_like", "integers", "sample"]
@@ -95,9 +96,12 @@ def _sample_one(
     with where.backend.use_index(where.index):
         words = philox.word_count(count, dtype.numpy)
         stream_position = where.backend.reserve_words((generator or default_generator)._state, words)
-        array = where.backend.random_numbers(distribution, count, dtype.numpy, *stream_position, *parameters).reshape(
-            shape
-        )
+        try:
+            array = where.backend.random_numbers(distribution, count, dtype.numpy, *stream_position, *parameters)
+        except MemoryError as error:
+            raise_if_out_of_memory(error, distribution.__name__)
+            raise
+        array = array.reshape(shape)
     return wrap(array, where, dtypes.bool_ if distribution is philox.bernoulli else dtype)
 
 
@@ -132,10 +136,14 @@ def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any
     count = math.prod(shape)
     exact = out_dtype.numpy if out_dtype.category == 1 else np.dtype(np.int64)
     with where.backend.use_index(where.index):
-        words = draw(count * philox.integer_words(low, high), where, generator)
-        array = philox.integers(where.backend.xp, words, exact, low, high).reshape(shape)
-        if exact != out_dtype.numpy:
-            array = array.astype(out_dtype.numpy)
+        try:
+            words = draw(count * philox.integer_words(low, high), where, generator)
+            array = philox.integers(where.backend.xp, words, exact, low, high).reshape(shape)
+            if exact != out_dtype.numpy:
+                array = array.astype(out_dtype.numpy)
+        except MemoryError as error:
+            raise_if_out_of_memory(error, "randint")
+            raise
     return wrap(array, batched_device(different_levels(), where), out_dtype)
 
 
