@@ -21,7 +21,7 @@ _PYTEST = "-m", "pytest", "-p", "tests.compiled.guard_pages", "-p", "no:cachepro
 _COMPARING = {
     path.stem: str(path.relative_to(ROOT))
     for path in sorted(Path(__file__).parent.glob("test_*.py"))
-    if path.stem not in ("test_use", "test_guard_pages", "test_sanitizers")
+    if path.stem not in ("test_use", "test_guard_pages", "test_sanitizers", "test_failing_memory")
 }
 #: The arguments of Python for one of some of them, as the variable ``EVERY`` says.
 COMPARED = *_PYTEST, *_COMPARING.values()

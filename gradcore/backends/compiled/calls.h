@@ -3,6 +3,7 @@
 
 #pragma once
 
+#include <new>
 #include <utility>
 
 #include "arrays.h"
@@ -19,6 +20,7 @@ struct Interpreter {
     void (*add_reference)(void* object);
     const void* (*error)();         // the exception that is set, or null
     int (*set_argument_error)();    // set a TypeError
+    void* (*set_memory_error)();    // set a MemoryError, and return null
     void* (*release)();             // release the GIL, and return the state of the thread
     void (*acquire)(void* state);
     void* none;
@@ -85,7 +87,7 @@ private:
 };
 
 // A function as a built-in function with positional arguments (METH_FASTCALL). It keeps the GIL for small arrays, or for
-// a small number of elements.
+// a small number of elements. Memory that it cannot get is a MemoryError.
 template <auto function>
 struct Builtin;
 
@@ -94,7 +96,11 @@ struct Builtin<function> {
     static void* run(void*, const void* const* objects, intptr_t count) {
         constexpr intptr_t parameters = sizeof...(A);
         if (takes_rest ? count >= parameters : count == parameters) {
-            return convert(objects, count, std::index_sequence_for<A...>());
+            try {
+                return convert(objects, count, std::index_sequence_for<A...>());
+            } catch (const std::bad_alloc&) {
+                return python.set_memory_error();
+            }
         }
         python.set_argument_error();
         return nullptr;

@@ -86,7 +86,7 @@ FUNCTIONS = (
 #: Functions of CPython's stable ABI that the library calls, in the order of `Interpreter` in `calls.h`.
 _API = (
     "PyLong_AsLongLong", "PyFloat_AsDouble", "PyLong_FromLongLong", "PyBool_FromLong", "Py_IncRef", "PyErr_Occurred",
-    "PyErr_BadArgument", "PyEval_SaveThread", "PyEval_RestoreThread",
+    "PyErr_BadArgument", "PyErr_NoMemory", "PyEval_SaveThread", "PyEval_RestoreThread",
 )  # fmt: skip
 #: The flag of functions that take the array and the number of their arguments.
 _FASTCALL = 0x80

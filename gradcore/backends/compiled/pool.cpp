@@ -12,8 +12,9 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
-#include <system_error>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -69,6 +70,7 @@ public:
     void hush() { hushed_ = true; }
 
 private:
+    void work_from(int64_t own);
     void take_numbers(int64_t own);
     bool nothing_left() const;
     void start(int64_t others);
@@ -94,6 +96,7 @@ private:
     Next next_[most_sections];
 
     std::atomic<bool> open_{false};     // whether threads may join the job
+    std::atomic<bool> failed_{false};   // whether a thread lacked memory for it
     std::atomic<int64_t> inside_{0};    // number of threads that work on it
     std::atomic<int64_t> job_{0};       // number of jobs so far
     std::atomic<int64_t> sleeping_{0};  // number of threads that wait for `wake_`
@@ -120,6 +123,7 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
     flushes_ = flushes_subnormals();
     sections_ = std::min(threads, most_sections);
     for (int64_t s = 0; s < sections_; ++s) next_[s].number = count * s / sections_;
+    failed_ = false;
     open_ = true;
     hushed_ = false;
     ++job_;
@@ -128,12 +132,23 @@ void Pool::run(int64_t count, int64_t threads, void (*function)(const void*, int
         wake_.notify_all();
     }
     at_work = true;
-    take_numbers(0);
+    work_from(0);
     at_work = false;
     open_ = false;
     const auto end = Clock::now();
     wait_for_others(end - begin);
     judge(end - begin, Clock::now() - end);
+    if (failed_) throw std::bad_alloc();
+}
+
+// Do a thread's part of the job. A thread of the pool may not end by an exception, and the caller may not return before the
+// others: so memory that one of them lacks is an exception in the caller, when all are done.
+void Pool::work_from(int64_t own) {
+    try {
+        take_numbers(own);
+    } catch (const std::bad_alloc&) {
+        failed_ = true;
+    }
 }
 
 // Each thread begins with its own section, which is the same in each call, so that the memory it wrote last time is in
@@ -163,11 +178,12 @@ bool Pool::nothing_left() const {
 void Pool::start(int64_t others) {
     while (static_cast<int64_t>(threads_.size()) < others) {
         try {
+            threads_.reserve(others);  // so that no thread that has begun is lost
             std::thread made([this, number = static_cast<int64_t>(threads_.size())] { live(number); });
             threads_.push_back(made.native_handle());
             made.detach();
             away_from_ = -1;
-        } catch (const std::system_error&) {  // the system allows no further threads
+        } catch (const std::exception&) {  // the system allows no further threads, or there is no memory
             return;
         }
     }
@@ -231,7 +247,7 @@ void Pool::live(int64_t number) {
         ++inside_;
         if (open_ && number < wanted_) {
             if (flushes_subnormals() != flushes_) flush_subnormals(flushes_);
-            take_numbers(number + 1);
+            work_from(number + 1);
         }
         if (--inside_ == 0 && waited_for_) {
             { const std::lock_guard<std::mutex> lock(sleep_); }

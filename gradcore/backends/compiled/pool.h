@@ -8,7 +8,8 @@ namespace gradcore {
 
 // Call `function(work, i)` for every i below `count`, each once, in the calling thread and in up to `threads` - 1
 // others, and wait for all. A free thread takes the next number, so a thread that comes late does less. If the other
-// threads work for another caller, the calling thread does all of the work.
+// threads work for another caller, the calling thread does all of the work. If `function` throws `std::bad_alloc` in any
+// thread, the calling thread does.
 void share(int64_t count, int64_t threads, void (*function)(const void* work, int64_t i), const void* work);
 
 // Call `work(start, stop)`. `spread` calls it for one part and for many: without this function the compiler would copy

@@ -49,15 +49,14 @@ INLINE Item<K>* distribute(Item<K>* items, Item<K>* room, i64 n) {
     return items;
 }
 
-// Write the sorted elements of rows and their indices. The order is descending if `work.number` is not zero. Set
-// `failed` if there is not enough memory. Rows must be shorter than 2**32.
+// Write the sorted elements of rows and their indices. The order is descending if `work.number` is not zero. Rows must be
+// shorter than 2**32.
 template <class T>
-void sort_rows(const Work& work, i64 start, i64 stop, const T* x, T* out, i64* index, i64* failed) {
+void sort_rows(const Work& work, i64 start, i64 stop, const T* x, T* out, i64* index) {
     using K = decltype(key_of(T()));
     const i64 n = work.width;
     const K flip = work.number != 0 ? ~K(0) : K(0);
-    const std::unique_ptr<Item<K>[]> memory(new (std::nothrow) Item<K>[2 * n]);
-    if (!memory) return __atomic_store_n(failed, 1, __ATOMIC_RELAXED);
+    const std::unique_ptr<Item<K>[]> memory(new Item<K>[2 * n]);
     for (i64 row = start; row < stop; ++row) {
         const T* a = x + row * n;
         Item<K>* items = memory.get();

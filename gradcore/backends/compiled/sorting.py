@@ -62,11 +62,9 @@ class CompiledSorting(CompiledCalls):
     def _sort_rows(self, x: Array, dim: int, descending: bool) -> tuple[Array, Array]:
         char, moved = _SORTED_AS[x.dtype.str[1:]], comparable(x).swapaxes(dim, -1)
         rows = as_dense(moved, char)
-        out, index, failed = np.empty(rows.shape, char), np.empty(rows.shape, np.int64), np.zeros(1, np.int64)
+        out, index = np.empty(rows.shape, char), np.empty(rows.shape, np.int64)
         width = rows.shape[-1]
         work = Work(rows.size // width, rows.size // width, width, number=descending)
-        self.run_kernel("sort_rows", char, work, rows.size, rows, out, index, failed)
-        if failed[0]:
-            raise MemoryError(f"to sort {rows.size} elements")
+        self.run_kernel("sort_rows", char, work, rows.size, rows, out, index)
         results = (np.ascontiguousarray(a.swapaxes(dim, -1)) for a in (out, index))
         return next(results), next(results)
