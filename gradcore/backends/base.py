@@ -13,7 +13,7 @@ import contextlib
 import functools
 from collections.abc import Callable
 from math import prod
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -43,6 +43,10 @@ from gradcore.backends.portable.sparse import SparseMatrices
 from gradcore.backends.portable.special_functions import SpecialFunctions
 from gradcore.backends.random import philox
 from gradcore.backends.random.generator import DropoutDraw, PhiloxState
+from gradcore.core.typing import AnyArray
+
+if TYPE_CHECKING:
+    from numpy.typing import DTypeLike
 
 __all__ = ["SMALL", "Backend", "Kernels"]
 
@@ -132,6 +136,8 @@ class Backend(
     moves_statistics: bool = False
     #: Whether the backend has `dropout`, one kernel for the random mask and the product with a real array.
     has_dropout: bool = False
+    #: Whether `dropout_factors` of float32 and float64 is one kernel.
+    has_dropout_factors: bool = False
     #: Whether the backend compiles elementwise formulas to kernels, by `fused_forward` and `fused_gradients`.
     supports_fusion: Any = False
     #: Whether gradients of elementwise nodes call `fused_gradients` first.
@@ -269,6 +275,11 @@ class Backend(
         """Return `n` numbers of a distribution of `gradcore.backends.random.philox` on the current device."""
         words = self.random_words(philox.word_count(n, dtype), key, counter)
         return distribution(self.xp, words, dtype, *parameters)[:n]
+
+    def random_integers(self, n: int, dtype: DTypeLike, key: int, counter: int, low: int, high: int) -> AnyArray:
+        """Return `n` integers from `low` to `high`, exclusive, by `philox.integers` on the current device."""
+        words = self.random_words(n * philox.integer_words(low, high), key, counter)
+        return philox.integers(self.xp, words, dtype, low, high)
 
     def dropout_factors(self, draw: DropoutDraw, dtype: Any) -> Any:
         """Return the factors of a dropout as an array: `draw.scale` for elements that are kept, and zeros."""

@@ -84,7 +84,7 @@ FUNCTIONS: tuple[Row, ...] = (
     (layouts, "rows_with_sparse_gradient"),
     (predicates, "broadcast_shapes holds_anywhere is_batched is_tensor"),
     (random, "rand randn"),
-    (random_functions, "bernoulli_mask draw_dropout dropped_by_kernel log_standard_gamma"),
+    (random_functions, "bernoulli_mask draw_dropout dropout_noise dropped_by_kernel log_standard_gamma"),
     (setitem, "copy_ fill_ zero_"),
     (to, "to"),
 )

@@ -9,6 +9,7 @@ import pytest
 
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.random import philox
+from gradcore.backends.random.generator import DropoutDraw
 
 PARAMETERS: dict[Any, list[tuple[Any, ...]]] = {
     philox.uniform: [(), (0.0, 1.0), (-3.0, 5.0), (1e-40, 1.0), (-1e38, 2e38), (2, 7)],
@@ -37,3 +38,39 @@ def test_numbers_do_not_depend_on_the_threads(compiled: Any, monkeypatch: pytest
         monkeypatch.setattr("gradcore.backends.numpy.threads.available", lambda n=threads: n)
         found.append(compiled.random_numbers(philox.normal, 100_003, np.dtype("f4"), 7, 3).tobytes())
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("n", [1, 9, 257, 20_000])
+def test_decisions_by_an_array_of_probabilities_are_those_of_numpy(compiled: Any, dtype: str, n: int) -> None:
+    probabilities = np.random.default_rng(n).random(2 * n).astype(dtype)[::2]
+    probabilities[: n // 4] **= 20  # also tiny ones
+    probabilities[n // 2 :: 5], probabilities[n // 2 + 1 :: 5] = 0, 1
+    for counter in COUNTERS:
+        arguments = philox.bernoulli, n, np.dtype(dtype), (5 << 64) + n, counter, probabilities
+        found, expected = compiled.random_numbers(*arguments), NumpyBackend.random_numbers(compiled, *arguments)
+        assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.7])
+def test_factors_of_dropout_are_those_of_numpy(compiled: Any, dtype: str, p: float) -> None:
+    for shape in (1,), (3, 5), (100, 201):
+        scale = float(np.dtype(dtype).type(1) / np.dtype(dtype).type(1 - p))
+        draw = DropoutDraw(shape, 1 - p, scale, (5 << 64) + 7, COUNTERS[1])
+        found = compiled.dropout_factors(draw, np.dtype(dtype))
+        expected = NumpyBackend.dropout_factors(compiled, draw, np.dtype(dtype))
+        assert (found.dtype, found.shape, found.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
+
+
+BOUNDS = [(0, 1), (-3, 4), (0, 2**32), (-(2**63), -(2**63) + 2**32), (2**63 - 5, 2**63), (2**64 - 9, 2**64), (0, 2**40)]
+
+
+@pytest.mark.parametrize(("low", "high"), BOUNDS)
+@pytest.mark.parametrize("dtype", ["int64", "int8", "uint8", "uint64"])
+def test_integers_are_those_of_numpy(compiled: Any, low: int, high: int, dtype: str) -> None:
+    for counter in COUNTERS:
+        for n in (0, 1, 5, 255, 20_000):
+            arguments = n, np.dtype(dtype), (5 << 64) + n, counter, low, high
+            found, expected = compiled.random_integers(*arguments), NumpyBackend.random_integers(compiled, *arguments)
+            assert (found.dtype, found.tobytes()) == (expected.dtype, expected.tobytes())

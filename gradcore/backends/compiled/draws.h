@@ -2,13 +2,15 @@
 
 #pragma once
 
+#include <type_traits>
+
 #include "philox.cuh"
 #include "pool.h"
 
 namespace gradcore {
 
-// Write `make(h)` to each element. Each word makes `per_word` elements, of which h is the word itself or a half of it.
-// The key and the counter are six words, given in `from`.
+// Write `make(h)`, or `make(h, i)` with the element's number, to each element. Each word makes `per_word` elements, of which
+// h is the word itself or a half of it. The key and the counter are six words, given in `from`.
 template <int per_word, class T, class F>
 __attribute__((noinline)) void draw(T* out, const u64* from, i64 n, i64 threads, F make) {
     using H = std::conditional_t<per_word == 2, u32, u64>;
@@ -28,7 +30,10 @@ __attribute__((noinline)) void draw(T* out, const u64* from, i64 n, i64 threads,
             const i64 rest = n - first * block, count = (last - first) * block < rest ? (last - first) * block : rest;
             T* const to = out + first * block;
 #pragma omp simd
-            for (i64 i = 0; i < count; ++i) to[i] = make(h[i]);
+            for (i64 i = 0; i < count; ++i) {
+                if constexpr (std::is_invocable<F, H, i64>::value) to[i] = make(h[i], first * block + i);
+                else to[i] = make(h[i]);
+            }
         }
     });
 }

@@ -38,9 +38,26 @@ class CompiledReductions(CompiledCalls, CompiledElementwise):
         return super().reduce_run(kind, x, start, stop) if out is None else out
 
     def squared_distances_over(self, x: AnyArray, mean: AnyArray, dims: Any) -> AnyArray:
+        out = self._squared_distances_of_rows(x, mean, dims)
+        if out is not None:
+            return out
         if x.size < SUMS.least <= _LARGE_ROWS or x.dtype.char not in "fd":
             return super().squared_distances_over(x, mean, dims)
         return self.squares_over(self.sub(x, mean), dims, True)
+
+    def _squared_distances_of_rows(self, x: AnyArray, mean: AnyArray, dims: Dims) -> AnyArray | None:
+        """Compute `squared_distances_over` by one kernel, or return None where no kernel does, or one thread would."""
+        char, ndim, is_plain = x.dtype.char, x.ndim, x.__class__ is mean.__class__ is np.ndarray
+        if char not in "fd" or not x.size or not is_plain or mean.dtype is not x.dtype:
+            return None
+        if dims is None or ndim == 1:
+            if x.size >= 2 * WORTH_A_THREAD:
+                return None
+        elif len(dims) != 1 or dims[0] != ndim - 1:
+            return None
+        totals, height = np.empty((2, *mean.shape), x.dtype), mean.size
+        work = height, height, x.size // height, 0, 0, 0, x.size, WORTH_A_THREAD, threads.available()
+        return totals[1] if self._function("plane_moments", char)(*work, x, mean, totals[0], totals[1]) else None
 
     def exp_less(self, x: AnyArray, top: AnyArray) -> AnyArray:
         if not _are_shared(x):

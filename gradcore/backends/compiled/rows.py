@@ -16,6 +16,7 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.numpy.row_blocks import rows_of
 from gradcore.backends.portable.normalization import NormGradients, Triple
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -330,7 +331,7 @@ def _eager(kernel: RowKernel) -> Any:
         height, width, kind, formats, _ = plan
         inputs = [x]
         for default, array in zip(defaults, rest, strict=False):
-            inputs.append(np.full(width, int(default), kind) if array is None else array)
+            inputs.append(_repeat(int(default), width, kind.char) if array is None else array)
         # No result is a view of a longer array, which a leaf would have to copy.
         results = [empty(*each) for each in formats]
         value = number if setting < 0 else rest[setting] if setting < len(rest) else 0
@@ -368,7 +369,26 @@ def _matrix(x: Any, width: int) -> Any:
 
 def _vector(x: Any, default: int, count: int, dtype: Any) -> Any:
     """Return `x` as a vector, or `count` times the default if it is None."""
-    return np.full(count, default, dtype) if x is None else as_dense(x)
+    return _repeat(default, count, dtype.char) if x is None else as_dense(x)
+
+
+#: Vectors of equal elements by value, length and character of the dtype, which kernels read.
+_repeated: dict[tuple[int, int, str], AnyArray] = {}
+#: The largest number of these vectors, and of their elements.
+_MOST_REPEATED, _LONGEST_REPEATED = 64, 1 << 12
+
+
+def _repeat(value: int, count: int, char: str) -> AnyArray:
+    """Return a vector of `count` elements `value`, which nobody may write to. Short vectors are cached."""
+    key = value, count, char
+    vector = _repeated.get(key)
+    if vector is None:
+        vector = np.full(count, value, char)
+        if count <= _LONGEST_REPEATED:
+            if len(_repeated) >= _MOST_REPEATED:
+                _repeated.clear()
+            _repeated[key] = vector
+    return vector
 
 
 for _name, _kernel in ROW_KERNELS.items():

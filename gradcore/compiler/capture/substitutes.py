@@ -211,6 +211,9 @@ def _keep(owner: object, name: str, value: Any) -> Any:
 class RecordingBackend:
     """A backend whose functions are captured."""
 
+    #: Draws of numbers and what is computed of them are captured as calls of their own, which loops of programs fuse.
+    has_dropout_factors = False
+
     def __init__(self, backend: Any) -> None:
         self._backend, self.type, self._on_cpu = backend, backend.type, backend.array_type is np.ndarray
         self.xp = _Namespace("xp", backend.xp, self._on_cpu)

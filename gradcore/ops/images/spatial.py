@@ -13,6 +13,8 @@ __all__ = ["DIMS", "check_convolution_setting", "check_pooling_setting", "declar
 
 def each(value: Steps, n: int) -> tuple[int, ...] | None:
     """Return `value` as a tuple of `n` numbers, or None if that is impossible."""
+    if value.__class__ is int:  # checks of abstract classes take longer
+        return (value,) * n
     if isinstance(value, Sequence):
         values = tuple(int(v) for v in value)
         return values * n if len(values) == 1 else values if len(values) == n else None

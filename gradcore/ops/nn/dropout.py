@@ -76,7 +76,7 @@ def _drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: bool, 
         dropped = F.dropped_by_kernel(input, p)
         if dropped is not None:
             return dropped
-    noise = input.new_zeros(shape) if p == 1 else _draw_mask(F, input, shape, p).div_(1 - p)
+    noise = input.new_zeros(shape) if p == 1 else F.dropout_noise(input, shape, p)
     return input.mul_(noise) if inplace else input * noise
 
 

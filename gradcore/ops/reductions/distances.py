@@ -60,7 +60,9 @@ def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
     dtype = dtypes.promote_types(x1.dtype, x2.dtype)
     if not dtype.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {dtype.scalar_name}")
-    x1, x2 = F.broadcast_tensors(F.to(x1, dtype), F.to(x2, dtype))
+    x1, x2 = F.to(x1, dtype), F.to(x2, dtype)
+    if x1.shape != x2.shape:
+        x1, x2 = F.broadcast_tensors(x1, x2)
     unit1, unit2 = (x / F.clamp_min(F.norm(x, 2, dim, True), eps) for x in (x1, x2))
     return F.sum(unit1 * unit2, dim)
 

@@ -53,7 +53,8 @@ def _moments(K, name, self, dim, correction, keepdim):
     """Return the variance (or its root) and the mean, in their final shape and dtype."""
     if self.dtype.kind in "biu":
         raise RuntimeError("std and var only support floating point and complex dtypes")
-    count = prod(self.shape) // max(1, prod(remove_reduced_dims(self.shape, dim)))
+    rest = remove_reduced_dims(self.shape, dim)
+    count = prod(self.shape) // max(1, prod(rest))
     if count <= correction:
         warn(
             f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the reduction factor "
@@ -61,7 +62,7 @@ def _moments(K, name, self, dim, correction, keepdim):
         )
     correction = correction if count else max(correction, 0)  # The variance of nothing is NaN.
     var, mean = K.var_mean_over(self, axes(dim, self.ndim), correction, name.startswith("std"))
-    shape = keep_reduced_dims(self.shape, dim) if keepdim else remove_reduced_dims(self.shape, dim)
+    shape = keep_reduced_dims(self.shape, dim) if keepdim else rest
     var = var if var.dtype == self.real.dtype else K.astype(var, self.real.dtype)
     return var.reshape(shape), mean.reshape(shape)
 

@@ -522,7 +522,10 @@ def dsplit(F, self, indices_or_sections: Ints):
 
 def _as_list_of_tensors(F, tensors):
     """Return tensors, given singly or as one sequence, as a list."""
-    result = [tensors] if F.is_tensor(tensors) or not isinstance(tensors, Iterable) else list(tensors)
+    if tensors.__class__ is tuple or tensors.__class__ is list:  # checks of abstract classes take longer
+        result = list(tensors)
+    else:
+        result = [tensors] if F.is_tensor(tensors) or not isinstance(tensors, Iterable) else list(tensors)
     for i, x in enumerate(result):
         if not hasattr(x, "ndim"):
             raise TypeError(f"expected Tensor as element {i} in argument 0, but got {type(x).__name__}")

@@ -121,6 +121,7 @@ def check_bounds(low: int, high: int, dtype: dtypes.dtype) -> None:
             raise RuntimeError(f"{name} is out of bounds for {kind}")
 
 
+_INT64 = np.dtype(np.int64)
 #: The C++ types of dtypes in PyTorch's messages.
 CPP_INTEGERS = {"uint8": "unsigned char", "int8": "signed char", "int16": "short", "int32": "int", "int64": "long"}
 
@@ -133,12 +134,18 @@ def integers(low: int, high: int, shape: tuple[int, ...], dtype: Any, where: Any
     check_bounds(low, high, out_dtype)
     if where.type == "meta":
         return functional.empty(shape, dtype=out_dtype, device=where)
-    count = math.prod(shape)
-    exact = out_dtype.numpy if out_dtype.category == 1 else np.dtype(np.int64)
-    with where.backend.use_index(where.index):
+    count, words_of_one = math.prod(shape), philox.integer_words(low, high)
+    exact = out_dtype.numpy if out_dtype.category == 1 else _INT64
+    backend = where.backend
+    with backend.use_index(where.index):
         try:
-            words = draw(count * philox.integer_words(low, high), where, generator)
-            array = philox.integers(where.backend.xp, words, exact, low, high).reshape(shape)
+            if local.state.batches:
+                words = draw(count * words_of_one, where, generator)
+                array = philox.integers(backend.xp, words, exact, low, high)
+            else:
+                place = backend.reserve_words((generator or default_generator)._state, count * words_of_one)
+                array = backend.random_integers(count, exact, *place, low, high)
+            array = array.reshape(shape)
             if exact != out_dtype.numpy:
                 array = array.astype(out_dtype.numpy)
         except MemoryError as error:

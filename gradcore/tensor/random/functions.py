@@ -37,6 +37,7 @@ __all__ = [
     "binomial",
     "check_probability",
     "draw_dropout",
+    "dropout_noise",
     "dropped_by_kernel",
     "log_standard_gamma",
     "multinomial",
@@ -363,6 +364,24 @@ def bernoulli_mask(shape: Sequence[int], p: float, device: Any, generator: Gener
     return sample(philox.bernoulli, tuple(shape), dtypes.float32, target, generator, p).to(dtypes.bool_)  # type: ignore[no-any-return]
 
 
+def dropout_noise(input: Tensor, shape: tuple[int, ...], p: float) -> Tensor:
+    """Return random factors of dropout in the dtype of `input`: zeros with probability `p`, else ``1 / (1 - p)``."""
+    device, dtype = input._device, input._dtype
+    backend = device.backend
+    if not backend.has_dropout_factors or dtype.numpy.char not in "fd" or local.state.batches:
+        return bernoulli_mask(shape, 1 - p, device.real).to(dtype).div_(1 - p)
+    words = philox.word_count(math.prod(shape), np.dtype(np.float32))
+    place = backend.reserve_words(default_generator._state, words)
+    array = backend.dropout_factors(_dropout_draw(shape, p, dtype, place), dtype.numpy)
+    return wrap(array, device, dtype)  # type: ignore[no-any-return]
+
+
+def _dropout_draw(shape: tuple[int, ...], p: float, dtype: dtypes.dtype, place: tuple[object, int]) -> DropoutDraw:
+    """Return the decisions of a dropout that draws from `place`, which `reserve_words` has returned."""
+    real = np.float64 if dtype.itemsize == 8 else np.float32
+    return DropoutDraw(shape, 1 - p, float(real(1) / real(1 - p)), *place)
+
+
 def dropped_by_kernel(input: Tensor, p: float) -> Tensor | None:
     """Return the dropout of `input`, computed by one kernel, or None if the device has none or the call is batched.
 
@@ -388,11 +407,10 @@ def draw_dropout(like: Tensor, shape: tuple[int, ...], p: float) -> DropoutDraw 
     can_draw = device.backend.has_dropout and like._dtype.is_floating_point and not local.state.batches
     if not can_draw or not count or p >= 1:
         return None
-    real = np.float64 if like._dtype.itemsize == 8 else np.float32
     with device.backend.use_index(device.index):
         words = philox.word_count(count, np.dtype("float32"))
-        key, counter = device.backend.reserve_words(default_generator._state, words)
-    return DropoutDraw(tuple(shape), 1 - p, float(real(1) / real(1 - p)), key, counter)
+        place = device.backend.reserve_words(default_generator._state, words)
+    return _dropout_draw(tuple(shape), p, like._dtype, place)
 
 
 @overridable

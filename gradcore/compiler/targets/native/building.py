@@ -198,7 +198,6 @@ def _function(library: ctypes.CDLL, number: int, in_threads: bool, multiplies: b
     address = ctypes.cast(getattr(library, f"part{number}"), ctypes.c_void_p).value or 0
     if not in_threads:  # The call is short, so it keeps the GIL.
         short: Any = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.py_object)(address)
-        short.library = library
         return short  # type: ignore[no-any-return]
     function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.py_object, ctypes.c_int64)(address)
     available = threads.available
