@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import warnings
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore.backends import registry
+from gradcore.backends.cupy.capture import collect_fft_plans
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import PrivatePool
 from gradcore.backends.random import recording
@@ -73,6 +74,8 @@ class CUDAGraph:
         #: Executable graph, which `replay` launches.
         self._executable: Any = None
         self._pool: Any = None
+        #: Plans of FFTs, whose memory the recorded work uses.
+        self._plans: Sequence[Any] = ()
         #: Random numbers of the recorded work, and generators that were registered before the capture.
         self._random: Any = None
         self._generators: list[Generator] = []
@@ -146,6 +149,7 @@ class CUDAGraph:
             for generator in self._generators:
                 numbers.of(generator._state)
             opened.enter_context(recording.record_draws(numbers))
+            self._plans = opened.enter_context(collect_fft_plans(backend.xp))
             stream.begin_capture(backend.xp.cuda.runtime.streamCaptureModeRelaxed)
             self._open, self._stream, self._pool = opened.pop_all(), stream, pool
             self._device, self._random = backend.current_index(), numbers
@@ -168,7 +172,7 @@ class CUDAGraph:
         """Discard the unfinished capture."""
         if self._stream is None:
             return
-        stream, self._stream, self._pool, self._random = self._stream, None, None, None
+        stream, self._stream, self._pool, self._random, self._plans = self._stream, None, None, None, ()
         with self._open, contextlib.suppress(Exception):  # the driver may have ended it already
             stream.end_capture()
 
@@ -225,7 +229,7 @@ class CUDAGraph:
         """Discard the captured work, its memory and any unfinished capture. The graph can then capture again."""
         self._abandon()
         self._graph = self._executable = self._pool = self._random = None
-        self._generators = []
+        self._generators, self._plans = [], ()
 
     def pool(self) -> Any:
         """Return the graph's memory pool, for other graphs that are never replayed at the same time.

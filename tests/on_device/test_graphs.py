@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc as garbage
 from collections.abc import Callable
 from typing import Any
 
@@ -125,3 +126,49 @@ def test_memory_that_runs_out_while_work_is_recorded() -> None:
     expected = np.sqrt(np.exp(2.0) + 1) - np.exp(2.0)
     np.testing.assert_allclose(out.cpu().numpy(), np.full(1 << 20, expected), rtol=1e-5)
     assert all(bool(h.isnan().all()) for h in held)
+
+
+def test_memory_of_a_graph_goes_back_when_the_next_pool_is_made() -> None:
+    """Not when the graph is collected: to free memory waits for the device, which no finalizer should do."""
+    garbage.collect()
+    gc.cuda.graph_pool_handle()
+    free = gc.cuda.mem_get_info()[0]
+    g = gc.cuda.CUDAGraph()
+    with gc.cuda.graph(g):
+        out = gc.ones(1 << 20) * 2
+    held = free - gc.cuda.mem_get_info()[0]
+    assert held >= 4 << 20
+    del g, out
+    garbage.collect()
+    assert free - gc.cuda.mem_get_info()[0] == held
+    gc.cuda.graph_pool_handle()
+    assert gc.cuda.mem_get_info()[0] == free
+
+
+def test_a_graph_keeps_the_plans_of_its_transforms() -> None:
+    """CuPy's cache drops plans. Their work areas, which each replay uses, must not become memory of other arrays."""
+    cupy = pytest.importorskip("cupy")
+    cache = cupy.fft.config.get_plan_cache()
+
+    def addresses() -> set[int]:
+        """Return where arrays of the size of a work area come to lie."""
+        garbage.collect()
+        arrays = [gc.empty(4) for _ in range(200)]
+        return {a.data_ptr() for a in arrays}
+
+    cache.clear()
+    x = gc.randn(8, 16)
+    gc.fft.rfft(x)  # makes the plan, in the memory of all arrays
+    (area,) = [node.plan.work_area.ptr for _, node in cache]
+    settings = cache.get_size(), cache.get_memsize()
+    g = gc.cuda.CUDAGraph()
+    with gc.cuda.graph(g):
+        y = gc.fft.rfft(x)
+    assert (cache.get_size(), cache.get_memsize()) == settings
+    cache.clear()
+    assert area not in addresses()
+    x.normal_()
+    g.replay()
+    np.testing.assert_allclose(y.numpy(), np.fft.rfft(x.numpy()), rtol=1e-4, atol=1e-4)
+    g.reset()
+    assert area in addresses()

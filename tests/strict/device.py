@@ -16,7 +16,7 @@ import time
 import types
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -568,6 +568,8 @@ class StrictNamespace:
         key = f"{self._prefix}{name}"
         if key in ("linalg", "fft", "lib"):
             return StrictNamespace(f"{key}.", getattr(np, name))
+        if key == "fft.config":
+            return types.SimpleNamespace(get_plan_cache=PlanCache)
         if key == "lib.stride_tricks":
             return StrictNamespace("lib.stride_tricks.", np.lib.stride_tricks)
         if key == "asnumpy":
@@ -594,6 +596,25 @@ class StrictNamespace:
             raise AttributeError(f"cupy has no function {key!r}")
         setattr(self, name, found)
         return found
+
+
+class PlanCache:
+    """CuPy's cache of FFTs, without any plan."""
+
+    def get_size(self) -> int:
+        return 16
+
+    def get_memsize(self) -> int:
+        return -1
+
+    def set_size(self, size: int) -> None:
+        assert size in (16, -1)
+
+    def set_memsize(self, size: int) -> None:
+        assert size == -1
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
 
 
 class StrictBackend(CupyBackend):

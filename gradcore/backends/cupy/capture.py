@@ -1,16 +1,37 @@
-"""cuBLAS calls during the capture of a CUDA graph, which CuPy refuses to make."""
+"""cuBLAS calls during the capture of a CUDA graph, which CuPy refuses to make, and plans of FFTs that graphs use."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from gradcore.backends.cupy.gemm import SUMS_IN_FLOAT
 
-__all__ = ["Capture", "CapturedCublas", "captured_cublas", "workspace_size"]
+__all__ = ["Capture", "CapturedCublas", "captured_cublas", "collect_fft_plans", "workspace_size"]
 
 #: Sizes of cuBLAS's workspace in bytes that NVIDIA recommends, from compute capability 9 on and for older devices.
 _HOPPER, _OTHERS = 32 << 20, 4 << 20
+
+
+@contextlib.contextmanager
+def collect_fft_plans(xp: Any) -> Iterator[list[Any]]:
+    """Yield a list, and at the end of the context add this thread's plans of FFTs on the current device to it.
+
+    CuPy destroys a plan and frees its work area when it is evicted from the cache. A replay of a graph would use the
+    memory all the same, so a graph keeps its plans. Inside of the context no plan is evicted.
+    """
+    cache, plans = xp.fft.config.get_plan_cache(), list[Any]()
+    size, memory_size = cache.get_size(), cache.get_memsize()
+    cache.set_size(-1)
+    cache.set_memsize(-1)
+    try:
+        yield plans
+    finally:
+        plans += [node.plan for _, node in cache]
+        cache.set_size(size)
+        cache.set_memsize(memory_size)
 
 
 class Capture(threading.local):
