@@ -2,8 +2,8 @@
 
 A piece stops after ``--seconds``; the state file has what is done, so that the next piece goes on. Sources that are
 equal with their macros and the files that they include are compiled once. `GRADCORE_TEST_NVRTC` is the path of a
-compiler (``libnvrtc.so``) other than the rig's. It runs in the rig's Python with ``CUPY_HOST=1``: CuPy has the headers
-of complex numbers, and generates the sources of some kernels.
+compiler (``libnvrtc.so``) other than the rig's. It runs in the rig's Python: CuPy has the headers of complex
+numbers, and generates the sources of some kernels.
 
 Each source is compiled for one architecture of each of its code paths. What a compiler is given depends on the
 architecture only where `__CUDA_ARCH__` is compared with a number, in a source or a header: `thresholds` reads these
@@ -16,21 +16,21 @@ and highest architecture of each generation instead, which shows something of th
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
 import functools
 import hashlib
 import json
+import os
 import re
+import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
 import pytest
 
 from gradcore.backends.codegen import launch
@@ -126,51 +126,14 @@ def code_paths(unit: Unit) -> list[int]:
 
 
 def of_cupy() -> Iterator[Unit]:
-    """Return the sources that CuPy generates for kernels of the package, by CUB and without, each once.
+    """Return the sources that CuPy generates for kernels of the package, each once.
 
-    CuPy passes a source to its compiler when a kernel is called for the first time with some dtypes. The compiler is
-    replaced by a function that keeps the source, so that nothing is compiled or run here.
+    Another process generates them: the rig's libraries take the place of NVRTC's functions in it.
     """
-    import cupy
-    from cupy.cuda import compiler
-
-    import gradcore as gc
-    from gradcore.backends.cupy.reductions import _DECLARED
-
-    found: dict[Unit, None] = {}
-
-    def keep(source: str, options: tuple[str, ...], *args: Any, **named: Any) -> Any:
-        name = re.search(r"void (\w+)\(", source)
-        chosen = tuple(option for option in options if option.startswith(("-D", "-I")))
-        found[Unit(f"{OF_CUPY} {name[1] if name else '?'}", source, chosen)] = None
-        raise NotImplementedError  # nothing runs
-
-    backend: Any = gc.ones(1, device="cuda").device.backend
-    short, long = ({c: cupy.empty((3, n), np.dtype(c)) for c in "efdbBhHiIlLqQ?"} for n in (5, 1000))
-    for arrays in (short, long):
-        arrays["E"] = cupy.empty(arrays["e"].shape, gc.bfloat16.numpy)
-    calls: list[tuple[Any, ...]] = [(backend._as_unsigned, short[x], short[y]) for x in "fd" for y in "BHIQ"]
-    calls += [(bound, short[c], short[c]) for bound in (backend._at_least, backend._at_most) for c in "efd"]
-    calls += [(backend._watch_kernel, short[c], 0, 5, 1, cupy.empty(2, "q")) for c in "bBhHiIqQ"]
-    calls += [
-        (functools.partial(backend.reduction_kernel(name), axis=axis), arrays[c])
-        for name, c, arrays, axis in product(_DECLARED, "eE", (short, long), (0, 1))
-    ]
-    for order, c, arrays, axis in product("<>", "eEfd", (short, long), (0, 1)):
-        outputs = cupy.empty(arrays[c].shape[1 - axis], arrays[c].dtype), cupy.empty(arrays[c].shape[1 - axis], "q")
-        calls.append((functools.partial(backend.extremum_kernel(order, False, arrays[c]), axis=axis), arrays[c]))
-        both = functools.partial(backend.extremum_kernel(order, True, arrays[c]), axis=axis)
-        calls.append((both, arrays[c], *outputs))
-    before = cupy._core.get_reduction_accelerators()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler, "_compile_module_with_cache", keep)
-        patch.setattr(compiler, "_compile_with_cache_cuda", keep)
-        for accelerators, (call, *arguments) in product(([], ["cub"]), calls):
-            cupy._core.set_reduction_accelerators(accelerators)
-            with contextlib.suppress(NotImplementedError):
-                call(*arguments)
-    cupy._core.set_reduction_accelerators(before)
-    yield from found
+    command = [sys.executable, "-m", "tests.cuda.cupy_sources"]
+    run = subprocess.run(command, env={**os.environ, "CUPY_HOST": "1"}, capture_output=True, text=True, check=True)
+    for name, text, options in json.loads(run.stdout):
+        yield Unit(f"{OF_CUPY} {name}", text, tuple(options))
 
 
 def units() -> Iterator[Unit]:
