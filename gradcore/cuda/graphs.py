@@ -75,7 +75,7 @@ class CUDAGraph:
         self._executable: Any = None
         self._pool: Any = None
         #: Plans of FFTs, whose memory the recorded work uses.
-        self._plans: Sequence[Any] = ()
+        self._plans: Sequence[object] = ()
         #: Random numbers of the recorded work, and generators that were registered before the capture.
         self._random: Any = None
         self._generators: list[Generator] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from gradcore.backends.cupy.gemm import SUMS_IN_FLOAT
@@ -16,13 +17,13 @@ _HOPPER, _OTHERS = 32 << 20, 4 << 20
 
 
 @contextlib.contextmanager
-def collect_fft_plans(xp: Any) -> Iterator[list[Any]]:
+def collect_fft_plans(xp: ModuleType) -> Iterator[list[object]]:
     """Yield a list, and at the end of the context add this thread's plans of FFTs on the current device to it.
 
     CuPy destroys a plan and frees its work area when it is evicted from the cache. A replay of a graph would use the
     memory all the same, so a graph keeps its plans. Inside of the context no plan is evicted.
     """
-    cache, plans = xp.fft.config.get_plan_cache(), list[Any]()
+    cache, plans = xp.fft.config.get_plan_cache(), list[object]()
     size, memory_size = cache.get_size(), cache.get_memsize()
     cache.set_size(-1)
     cache.set_memsize(-1)
