@@ -87,6 +87,13 @@ def test_a_module_comes_back_through_its_state(tmp_path):
     assert gc.equal(net(x), other(x))
 
 
+def test_files_hold_no_time() -> None:
+    file = io.BytesIO()
+    gc.save({"x": gc.ones(2)}, file)
+    with zipfile.ZipFile(file) as archive:
+        assert {info.date_time for info in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+
+
 def test_devices(strict):
     t = gc.ones(3).to(strict)
     assert str(round_trip(t).device) == strict

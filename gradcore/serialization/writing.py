@@ -186,7 +186,7 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
     """Save an object to a file, which `load` and PyTorch's ``torch.load`` can read.
 
     An existing file is replaced only when the new one is complete and on the disk. Until then it stays unchanged,
-    whatever happens.
+    whatever happens. The file holds no time, so equal objects make equal files.
 
     Parameters
     ----------
@@ -219,10 +219,10 @@ def save(obj: Any, f: Any, pickle_module: Any = None, pickle_protocol: int = 2) 
             "what is to be saved is nested too deeply (more than about 300 levels), or is an attribute of itself"
         ) from None
     with open_for_writing(f) as file, _open_archive(file) as archive:
-        archive.writestr("archive/data.pkl", structure.getvalue())
-        archive.writestr("archive/byteorder", sys.byteorder)
+        archive.writestr(zipfile.ZipInfo("archive/data.pkl"), structure.getvalue())
+        archive.writestr(zipfile.ZipInfo("archive/byteorder"), sys.byteorder)
         for storage, (backend, owner), layout in pickler.memories.values():
             host = backend.to_host(layout.remove_gaps(owner))
             with archive.open(f"archive/data/{storage.key}", "w", force_zip64=host.nbytes >= 2**31) as entry:
                 entry.write(np.ascontiguousarray(host).reshape(-1).view(np.uint8).data)
-        archive.writestr("archive/version", "3\n")
+        archive.writestr(zipfile.ZipInfo("archive/version"), "3\n")
