@@ -397,12 +397,8 @@ class CompiledFunction:
                 return None if has_room else entry
             if entry.sizes.admits(args, named):
                 return entry
-        tried = len(self._static) + len(entries)
-        if (
-            self.settings.dynamic is False
-            or tried >= _MOST_ATTEMPTS[self.settings.dynamic]
-            or not (self._specializations and has_room)
-        ):
+        tried, dynamic = len(self._static) + len(entries), self.settings.dynamic
+        if dynamic is False or tried >= _MOST_ATTEMPTS[dynamic] or not (self._specializations and has_room):
             return None
         with suspend_callbacks():
             result = self._find_symbolic(args, named)

@@ -12,7 +12,7 @@ import re
 import sys
 import types
 import warnings
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -602,6 +602,63 @@ def test_objects_are_finalized_when_the_function_drops_them(place: str) -> None:
         results.append((values, len(log)))
     assert results[0] == results[1]
     assert results[0][1] in (5, 6)
+
+
+@pytest.mark.parametrize("base", [list, dict, set, tuple, deque])
+def test_containers_are_finalized_when_the_function_drops_them(base: Any) -> None:
+    results = []
+    for compiles in (False, True):
+        log: list[int] = []
+
+        def finalize(self: Any, log: list[int] = log) -> None:
+            log.append(1)
+
+        derived = type("Derived", (base,), {"__del__": finalize})
+        objects = [derived()]
+
+        def function(
+            x: gc.Tensor, log: list[int] = log, objects: list[Any] = objects, derived: Any = derived
+        ) -> gc.Tensor:
+            objects.append(derived())
+            del objects[0]
+            return x * len(log)
+
+        run = CompiledFunction(function, cpp="0") if compiles else function
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results.append([run(gc.ones(1)).item() for _ in range(4)])
+        objects.clear()
+    assert results == [[1, 2, 3, 4]] * 2
+
+
+@pytest.mark.parametrize("base", [functools.partial, property, type, gc.optim.SGD])
+def test_objects_of_all_kinds_are_finalized_when_they_are_dropped(base: Any) -> None:
+    """Objects that are written in C, classes and optimizers may have finalizers, too."""
+    log: list[int] = []
+
+    class Derived(base):  # type: ignore[misc]
+        def __del__(self) -> None:
+            log.append(1)
+
+    arguments: dict[Any, tuple[Any, ...]] = {
+        functools.partial: (abs,), type: ("Named", (), {}), gc.optim.SGD: ([gc.ones(1, requires_grad=True)], 0.1),
+    }  # fmt: skip
+    table: dict[str, Any] = {}
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return x * (table["object"] is not None)
+
+    compiled = CompiledFunction(function, cpp="0")
+    counts = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(4):
+            table["object"] = None
+            collector.collect()  # Classes are in reference cycles.
+            counts.append(len(log))
+            table["object"] = Derived(*arguments.get(base, ()))
+            compiled(gc.ones(1))
+    assert counts == [0, 1, 2, 3]
 
 
 def test_functions_that_are_not_compiled_run_while_no_exception_is_handled() -> None:

@@ -247,6 +247,9 @@ class Guards(LibraryGuards):
     def _object(self, value: Any, expression: str, text: str) -> None:
         """Guard the identity of an object, and the state that is reachable from it."""
         name = expression
+        if hasattr(value if isinstance(value, type) else type(value), "__del__"):
+            # Guards keep objects alive, so that finalizers would be called too late.
+            raise Unguardable(Code.STATE, f"{text} has a finalizer")
         if self.scope.get(expression) is not value:
             name = self.bind(value)
             self.require(f"({expression}) is {name}", f"{text} is {_short(value)}")
@@ -413,9 +416,8 @@ class Guards(LibraryGuards):
         kind = type(value)
         attrs, slots = getattr(value, "__dict__", None), objects.slots_of(kind)
         has_plain_state = type(attrs) is dict or (attrs is None and slots)
-        # Guards keep objects alive, so that finalizers would be called too late.
         is_of_c = objects.has_state_in_c(kind) or str(kind.__module__).startswith(("numpy", "random"))
-        if not has_plain_state or is_of_c or hasattr(kind, "__next__") or hasattr(kind, "__del__"):
+        if not has_plain_state or is_of_c or hasattr(kind, "__next__"):
             raise Unguardable(Code.STATE, f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         self.visit(kind, f"type({name})", f"type of {text}")
         if isinstance(value, Module) and kind not in self._seen:
