@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 from gradcore.core import config
-from gradcore.core.tracebacks import is_own
+from gradcore.core.tracebacks import is_own, is_raised_by_user
 from gradcore.torch_names import flags
 
 __all__ = [
@@ -68,8 +68,11 @@ class OutOfMemoryError(RuntimeError, MemoryError):
 
 
 def raise_if_out_of_memory(error: BaseException, function: str) -> None:
-    """Raise `OutOfMemoryError` if `error` is the `MemoryError` of an array library; do nothing for any other error."""
-    if isinstance(error, MemoryError) and not isinstance(error, OutOfMemoryError):
+    """Raise `OutOfMemoryError` if `error` is the `MemoryError` of an array library; do nothing for any other error.
+
+    An error that user code raises stays as it is, in hooks and closures for example: a program may catch its class.
+    """
+    if isinstance(error, MemoryError) and not (isinstance(error, OutOfMemoryError) or is_raised_by_user(error)):
         raise OutOfMemoryError(f"{function}(): not enough memory: {error}") from error
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "define",
     "generated_file",
     "is_own",
+    "is_raised_by_user",
     "line_name",
     "shorten",
     "shorten_errors",
@@ -108,10 +109,15 @@ class ShortErrors:
             cls.__init__ = shorten_errors(cls.__init__)  # type: ignore[method-assign]
 
 
-def _shorten_traceback(traceback: TracebackType) -> TracebackType:
-    """Return a traceback with user frames only, and with the frames that `_telling` keeps."""
+def is_raised_by_user(error: BaseException) -> bool:
+    """Return whether user code raised `error`, for example a hook, and neither gradcore nor a library that it calls."""
+    return not (error.__traceback__ is None or _split_traceback(error.__traceback__)[1])
+
+
+def _split_traceback(traceback: TracebackType) -> tuple[list[TracebackType], list[TracebackType]]:
+    """Return the entries of frames to show to users, and those of gradcore's frames since the last user frame."""
     shown_entries: list[TracebackType] = []
-    own_entries: list[TracebackType] = []  # gradcore's frames since the last user frame
+    own_entries: list[TracebackType] = []
     next_entry: TracebackType | None = traceback
     while next_entry is not None:
         entry, next_entry = next_entry, next_entry.tb_next
@@ -120,6 +126,12 @@ def _shorten_traceback(traceback: TracebackType) -> TracebackType:
         elif not own_entries or str(entry.tb_frame.f_globals.get("__name__", "")).partition(".")[0] not in LIBRARIES:
             shown_entries.append(entry)
             own_entries.clear()
+    return shown_entries, own_entries
+
+
+def _shorten_traceback(traceback: TracebackType) -> TracebackType:
+    """Return a traceback with user frames only, and with the frames that `_telling` keeps."""
+    shown_entries, own_entries = _split_traceback(traceback)
     result: TracebackType | None = None
     for entry in reversed([*shown_entries, *_telling(own_entries)]):
         result = TracebackType(result, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)

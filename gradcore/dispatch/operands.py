@@ -152,8 +152,8 @@ def index_array(index: Any, device: Any) -> Any:
 
 #: Errors of array libraries that lack a loop for a dtype or run out of memory, and of Python for missing dims.
 KERNEL_ERRORS = (TypeError, KeyError, MemoryError, ValueError, IndexError)
-#: Errors that a composite's body raises if an argument is not a tensor or has other dims than expected.
-BODY_ERRORS = (AttributeError, TypeError, ValueError, IndexError)
+#: Errors of a composite's body: an argument is not a tensor or has other dims than expected, or memory has run out.
+BODY_ERRORS = (AttributeError, TypeError, MemoryError, ValueError, IndexError)
 _NO_TENSOR = re.compile(r"'[\w.]+' object |object of type|unsupported operand|bad operand|'[<>]=?' not supported")
 _UNFIT_SHAPES = re.compile(
     r"tuple index out|(not enough|too many) values to unpack|operands could not be broadcast|"
@@ -188,7 +188,13 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
 
 
 def body_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
-    """Return the error to raise for an `error` of a composite's body, in terms of the user's function and arguments."""
+    """Return the error to raise for an `error` of a composite's body, in terms of the user's function and arguments.
+
+    A `MemoryError` is raised at once, as `OutOfMemoryError`.
+    """
+    if isinstance(error, MemoryError):
+        raise_if_out_of_memory(error, op.path)
+        return error
     text = str(error)
     match = _NAMED.match(text)
     inner = OPS.get(match[1]) if match else None

@@ -54,3 +54,69 @@ CALLS: dict[str, Callable[[], Any]] = {
 def test_every_call_raises_one_error(name: str) -> None:
     with pytest.raises(gc.OutOfMemoryError, match=r"not enough memory|out of memory"):
         CALLS[name]()
+
+
+def test_composites_raise_it_for_memory_that_they_allocate_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = type(gc.zeros(1)._device.backend)
+    monkeypatch.setattr(backend, "has_dropout_factors", True)  # as with the compiled library
+    for function in (gc.nn.functional.dropout, gc.dropout):
+        with pytest.raises(gc.OutOfMemoryError, match=r"^(nn\.functional\.)?dropout\(\): not enough memory"):
+            function(many(), 0.5, True)
+
+
+class CustomError(MemoryError):
+    """Error of a user's program, which catches this class."""
+
+
+def fail(*args: Any) -> Any:
+    raise CustomError("of the user")
+
+
+class FailingBackward(gc.autograd.Function):
+    """Identity whose backward raises an error."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return fail()
+
+
+def run_hook(register: Callable[[Any, Any], Any]) -> None:
+    leaf = gc.ones(2, requires_grad=True)
+    x = leaf * 2
+    register(leaf, x)
+    x.sum().backward()
+
+
+def unpack() -> None:
+    with gc.autograd.graph.saved_tensors_hooks(lambda x: x, fail):
+        x = gc.ones(2, requires_grad=True).sin()
+    x.sum().backward()
+
+
+USER_CODE: dict[str, Callable[[], Any]] = {
+    "hook": lambda: run_hook(lambda leaf, x: x.register_hook(fail)),
+    "hook of a node": lambda: run_hook(lambda leaf, x: x.grad_fn.register_hook(fail)),
+    "hook after accumulation": lambda: run_hook(lambda leaf, x: leaf.register_post_accumulate_grad_hook(fail)),
+    "backward": lambda: FailingBackward.apply(gc.ones(2, requires_grad=True)).sum().backward(),
+    "unpack": unpack,
+    "closure": lambda: gc.optim.SGD([gc.ones(2, requires_grad=True)], lr=0.1).step(fail),
+    "closure of LBFGS": lambda: gc.optim.LBFGS([gc.ones(2, requires_grad=True)]).step(fail),
+}
+
+
+@pytest.mark.parametrize("traceback", ["short", "full"])
+@pytest.mark.parametrize("name", USER_CODE)
+def test_errors_of_user_code_stay_as_they_are(name: str, traceback: Any) -> None:
+    before = gc.get_traceback()
+    gc.set_traceback(traceback)
+    try:
+        with pytest.raises(CustomError, match=r"^of the user$") as raised:
+            USER_CODE[name]()
+    finally:
+        gc.set_traceback(before)
+    assert raised.type is CustomError
+    assert raised.value.__cause__ is None
