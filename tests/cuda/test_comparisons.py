@@ -46,10 +46,10 @@ def _dtypes(test: Any) -> set[str] | None:
 
 @pytest.mark.parametrize("comparison", COMPARED, ids=lambda c: c.test)
 def test_in_every_dtype(comparison: Any) -> None:
-    """Batch norm and cross entropy are given float32 in the place of half precision; scales are float32."""
+    """Batch norm is given float32 in the place of half precision; scales are float32."""
     modules = (test_own_kernels, test_lists, test_products, test_attention, test_flash_attention)
     (test,) = (vars(module)[comparison.test] for module in modules if comparison.test in vars(module))
-    wanted = {"float32", "float64"} if comparison.test in ("test_batch_norm", "test_cross_entropy") else set(C_NAMES)
+    wanted = {"float32", "float64"} if comparison.test == "test_batch_norm" else set(C_NAMES)
     if comparison.test == "test_gradients_are_unscaled_by_one_launch":
         wanted -= {"float16"}  # which are refused; steps unscale them: test_what_is_not_finite_is_found
     found = _dtypes(test)

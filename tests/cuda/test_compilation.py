@@ -145,7 +145,7 @@ def own_sources() -> list[tuple[str, tuple[str, ...]]]:
     found: list[tuple[str, tuple[str, ...]]]
     found = [(name, (f"-DGRADCORE_TYPE={kind}",)) for name in OF_ONE_TYPE for kind in C_NAMES.values()]
     found += [("cross_entropy", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_INDEX={index}"))
-              for kind, index in itertools.product(("float", "double"), ("i64", "u8"))]  # fmt: skip
+              for kind, index in itertools.product(C_NAMES.values(), ("i64", "u8"))]  # fmt: skip
     found += [("ctc", (f"-DGRADCORE_TYPE={kind}",)) for kind in ("float", "double")]
     found += [
         ("selection", (f"-DGRADCORE_TYPE={element}", f"-DGRADCORE_KIND={kind}", f"-DGRADCORE_INFINITY={infinity}",

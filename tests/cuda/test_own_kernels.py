@@ -169,7 +169,7 @@ def test_batch_norm(backend: Any, dtype: str, affine: bool) -> None:
             compare(backend, "batch_norm_backward", arrays, 0.1, (True, affine, affine))
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("weighted", [True, False])
 def test_cross_entropy(backend: Any, dtype: str, reduction: str, weighted: bool) -> None:

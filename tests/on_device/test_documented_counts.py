@@ -51,6 +51,11 @@ def attention(dropout: float) -> Callable[[], Any]:
     return with_gradients(lambda *heads: F.scaled_dot_product_attention(*heads, dropout_p=dropout), *heads)
 
 
+def loss_of_halves() -> Callable[[], Any]:
+    targets = gc.arange(64, device="cuda") * 70
+    return with_gradients(lambda x: F.cross_entropy(x, targets), filled(64, 5000, dtype=gc.bfloat16))
+
+
 def of_matrices(function: Callable[[Any], Any]) -> Callable[[], Any]:
     matrices = filled(32, 3, 3).detach()
     return lambda: function(matrices)
@@ -73,6 +78,7 @@ CALLS: dict[str, Callable[[], Callable[[], Any]]] = {
     "`conv2d`, float32, with gradients": lambda: convolution(gc.float32),
     "attention with dropout, with gradients": lambda: attention(0.1),
     "attention, with gradients": lambda: attention(0.0),
+    "`cross_entropy` of 64 x 5,000, bfloat16, with gradients": loss_of_halves,
     "`linear` with a bias, 64 x 256": lambda: (lambda x, w, b: lambda: F.linear(x, w, b))(
         filled(64, 256).detach(), filled(256, 256).detach(), filled(256).detach()
     ),

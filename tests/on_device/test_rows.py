@@ -99,3 +99,26 @@ def test_launches_of_rows(device: str, dtype: Any) -> None:
     x, w, b = (t.to(device) for t in drawn(dtype, 264))
     for name in ("softmax", "log_softmax", "layer_norm", "rms_norm"):
         assert launches(lambda name=name: CALLS[name](x, w, b)) == 1
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16], ids=str)
+def test_cross_entropy_of_halves_is_that_of_float32_rounded_once(device: str, dtype: Any, reduction: str) -> None:
+    """The loss is rounded, the exponentials and the gradient are; sums of exponentials and of weights are not."""
+    x, w, _ = (t.to(device) for t in drawn(dtype, 1000))
+    targets = gc.tensor([3, -100, 999], device=device)
+
+    def run(x: Any, w: Any) -> Any:
+        return F.cross_entropy(x, targets, w.abs(), reduction=reduction)
+
+    scores = x.requires_grad_()
+    found = run(scores, w)
+    weights = gc.arange(1, found.numel() + 1, device=device).reshape(found.shape).to(dtype)
+    (slope,) = gc.autograd.grad(found, scores, weights)
+    wide = x.detach().float().requires_grad_()
+    wanted = run(wide, w.float())
+    assert found.dtype is slope.dtype is dtype
+    assert (found == wanted.to(dtype)).all().item()
+    (exact,) = gc.autograd.grad(wanted, wide, weights.float())
+    step = gc.finfo(dtype).eps
+    assert ((slope.float() - exact).abs() <= 1.01 * step * exact.abs() + gc.finfo(dtype).smallest_normal).all().item()

@@ -80,11 +80,14 @@ class CudaKernels:
     own_kernels = True
 
     def computes_half_in_float(self, name: str, arrays: list[Any], backward: bool = False) -> bool:
-        """Return whether a kernel computes an operation, or its vjp, in float32 for float16 or bfloat16 arrays."""
+        """Return whether a kernel computes an operation, or its vjp, in float32 for float16 or bfloat16 arrays.
+
+        Arrays of whole numbers, such as target classes, do not count.
+        """
         family, _, forward_only = OPERATIONS[name].half_on_cuda.partition(" ")
         if not family or (backward and forward_only):
             return False
-        return self.takes(family, *[a for a in arrays if a is not None])
+        return self.takes(family, *[a for a in arrays if a is not None and a.dtype.kind not in "iu"])
 
     def uses(self, family: str) -> bool:
         """Return whether this kernel family of the package is enabled; see ``GRADCORE_CUDA_KERNELS``."""

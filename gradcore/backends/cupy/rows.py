@@ -72,7 +72,7 @@ def _takes_loss(backend: CudaRows, x: Array, target: Array, weight: Array, *sett
 
 
 def _takes_loss_gradient(backend: CudaRows, arguments: LossGradients) -> bool:
-    arrays = arguments.powers, arguments.grad, arguments.weight, arguments.total_weight
+    arrays = arguments.powers, arguments.grad, arguments.weight
     return (
         arguments.of_loss_alone
         and backend.takes("cross_entropy", *arrays)
@@ -327,10 +327,10 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
     def softmax_nll(self, x: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> Any:
         xp, dim = self.xp, min(x.ndim, 2) - 1
         classes, points = x.shape[dim], prod(x.shape[2:])
-        rows = x.size // classes
-        losses, weights = self.allocate(target.shape, x.dtype), self.allocate(target.shape, x.dtype)
+        rows, kind = x.size // classes, accumulation_dtype(x)
+        losses, weights = self.allocate(target.shape, kind), self.allocate(target.shape, kind)
         powers = self.allocate(x.shape, x.dtype)
-        total = self.allocate((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
+        total = self.allocate((*x.shape[:dim], 1, *x.shape[dim + 1 :]), kind)
         inputs = [dense(xp, a) for a in (x, target, weight)]
         name, launch = "cross_entropy" if points > 1 else "cross_entropy_rows", rows_of(x, rows, classes)
         if points >= _POINTS:
@@ -340,16 +340,18 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
             sizes = self.int64s(rows, classes, points, ignore_index, number)
             kernel(*launch, (*inputs, losses, weights, powers, total, *sizes, flag))
         weight_sum = weights.sum()
-        if reduction == "none":
-            return losses, weight_sum, powers, total
-        loss = losses.sum()
-        return loss / weight_sum if reduction == "mean" else loss, weight_sum, powers, total
+        loss = losses if reduction == "none" else losses.sum()
+        if reduction == "mean":
+            loss = loss / weight_sum
+        return loss.astype(x.dtype, copy=False), weight_sum, powers, total
 
     @kernel_for(_takes_loss_gradient, LossGradients)
     def softmax_nll_backward(self, arguments: LossGradients) -> Array:
         grad, _, _, target, weight, total_weight, powers, total, reduction, ignore_index = arguments
         xp, dim = self.xp, min(powers.ndim, 2) - 1
-        divisor = total_weight if reduction == "mean" else None
+        kind = accumulation_dtype(powers)
+        divisor = total_weight.astype(kind, copy=False) if reduction == "mean" else None
+        total = total.astype(kind, copy=False)
         out = self.allocate(powers.shape, powers.dtype)
         inputs = [dense(xp, a) for a in (grad, target, weight, divisor, powers, total)]
         classes, points, grad_step = powers.shape[dim], prod(powers.shape[2:]), int(grad.size > 1)

@@ -138,6 +138,7 @@ def _(F, t, target, weight, total_weight, reduction, ignore_index):
     method=False,
     materialize=False,
     saved={"powers": None, "total": None},
+    half_on_cuda="cross_entropy",
 )
 def softmax_nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
     """Return the negative log-probabilities of the targets by softmax, and intermediate results for backward."""

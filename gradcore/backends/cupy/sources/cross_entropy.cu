@@ -1,6 +1,7 @@
 // Cross entropy of scores with target classes: forward with the statistics that backward needs, and backward.
 //
-// GRADCORE_TYPE is the type of the scores, GRADCORE_INDEX that of the targets. Scores are dense, of shape (batch,
+// GRADCORE_TYPE is the type of the scores, their powers and gradients, and of weights, GRADCORE_INDEX that of the targets.
+// Losses, weights of rows, totals and the divisor are of type A, float for halves. Scores are dense, of shape (batch,
 // classes, points). There is a target for each image and point. Ignored targets have a loss and a weight of zero.
 // Targets that are no class count as ignored; the first one is written to `found`, after the number of the check.
 
@@ -19,18 +20,18 @@ struct Row {
     i64 classes, points, ignored, number;
     i64* found;
 
-    GRADCORE_FUNCTION void finish(i64 row, i64 target, A top, A total, T* losses, T* weights, T* totals) const {
+    GRADCORE_FUNCTION void finish(i64 row, i64 target, A top, A total, A* losses, A* weights, A* totals) const {
         const bool counts = target != ignored && target >= 0 && target < classes;
         if (!counts && target != ignored) note(target, number, found);
         const A factor = !counts ? A(0) : weight ? load(weight[target]) : A(1);
-        losses[row] = store<T>(counts ? (log(total) - (load(x[target * points]) - top)) * factor : A(0));
-        weights[row] = store<T>(factor);
-        totals[row] = store<T>(total);
+        losses[row] = counts ? (log(total) - (load(x[target * points]) - top)) * factor : A(0);
+        weights[row] = factor;
+        totals[row] = total;
     }
 };
 
 #define ROWS                                                                                                          \
-    const T *x, const Index *targets, const T *weight, T *losses, T *weights, T *powers, T *totals, const i64 rows,   \
+    const T *x, const Index *targets, const T *weight, A *losses, A *weights, T *powers, A *totals, const i64 rows,   \
         const i64 classes, const i64 points, const i64 ignored, const i64 number, i64 *found
 
 // One row (an image's point) for each block or, if there are few classes, for each warp. Powers are the exponentials of
@@ -104,32 +105,32 @@ extern "C" __global__ void cross_entropy_points(ROWS) {
 
 // The upstream gradient of a row's loss: one for each row (grad_step 1) or one for all rows (0), divided by *divisor
 // unless that is null, times the weight of the target. It is zero if the target does not count.
-GRADCORE_FUNCTION A gradient_of(const T* grad, i64 row, i64 target, const T* weight, const T* divisor, i64 classes, i64 ignored,
+GRADCORE_FUNCTION A gradient_of(const T* grad, i64 row, i64 target, const T* weight, const A* divisor, i64 classes, i64 ignored,
                                 i64 grad_step) {
     if (target == ignored || target < 0 || target >= classes) return 0;
     A g = load(grad[row * grad_step]);
-    if (divisor) g /= load(*divisor);
+    if (divisor) g /= *divisor;
     if (weight) g *= load(weight[target]);
     return g;
 }
 
 // Compute the gradient of the scores: the softmax times the scale, minus the scale at the target.
-extern "C" __global__ void cross_entropy_backward(const T* grad, const Index* targets, const T* weight, const T* divisor,
-                                                  const T* powers, const T* totals, T* out, const i64 size,
+extern "C" __global__ void cross_entropy_backward(const T* grad, const Index* targets, const T* weight, const A* divisor,
+                                                  const T* powers, const A* totals, T* out, const i64 size,
                                                   const i64 classes, const i64 points, const i64 ignored,
                                                   const i64 grad_step) {
     for (i64 i = first_index(); i < size; i += index_step()) {
         const i64 point = i % points, k = i / points % classes, row = i / points / classes * points + point;
         const i64 target = targets[row];
         const A g = gradient_of(grad, row, target, weight, divisor, classes, ignored, grad_step);
-        const A value = load(powers[i]) * (g / load(totals[row]));
+        const A value = load(powers[i]) * (g / totals[row]);
         out[i] = store<T>(k == target ? value - g : value);
     }
 }
 
 // Like `cross_entropy_backward`, for dense rows, each of which a block or a warp computes.
 extern "C" __global__ void cross_entropy_backward_rows(const T* grad, const Index* targets, const T* weight,
-                                                       const T* divisor, const T* powers, const T* totals, T* out,
+                                                       const A* divisor, const T* powers, const A* totals, T* out,
                                                        const i64 rows, const i64 classes, const i64 points,
                                                        const i64 ignored, const i64 grad_step) {
     const i64 row = row_index();
@@ -139,7 +140,7 @@ extern "C" __global__ void cross_entropy_backward_rows(const T* grad, const Inde
     constexpr int lanes = 16 / sizeof(T);
     const i64 target = targets[row];
     const A g = gradient_of(grad, row, target, weight, divisor, classes, ignored, grad_step);
-    const A factor = g / load(totals[row]);
+    const A factor = g / totals[row];
     const bool packed = classes % lanes == 0 && aligned(powers, out);
     const HeldRow<T> read(powers, classes, packed);
     walk<lanes>(classes, packed, [&](Place place, i64 i) {
