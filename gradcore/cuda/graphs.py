@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore.backends import registry
-from gradcore.backends.cupy.capture import collect_fft_plans
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import PrivatePool
 from gradcore.backends.random import recording
@@ -143,13 +142,12 @@ class CUDAGraph:
             )
         pool = graph_pool_handle() if pool is None else pool
         with contextlib.ExitStack() as opened:
-            opened.enter_context(backend.capturing())
+            self._plans = opened.enter_context(backend.capturing())
             opened.enter_context(backend.xp.cuda.using_allocator(allocator(backend, pool.malloc)))
             numbers = recording.Recording(backend, backend.current_index())
             for generator in self._generators:
                 numbers.of(generator._state)
             opened.enter_context(recording.record_draws(numbers))
-            self._plans = opened.enter_context(collect_fft_plans(backend.xp))
             stream.begin_capture(backend.xp.cuda.runtime.streamCaptureModeRelaxed)
             self._open, self._stream, self._pool = opened.pop_all(), stream, pool
             self._device, self._random = backend.current_index(), numbers

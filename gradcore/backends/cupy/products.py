@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradcore.backends.cupy import gemm
-from gradcore.backends.cupy.capture import Capture, captured_cublas
+from gradcore.backends.cupy.capture import Capture, captured_cublas, collect_fft_plans
 from gradcore.backends.cupy.cublas_library import CublasLibrary, load_cublas
 from gradcore.backends.cupy.kernels import (
     C_NAMES,
@@ -91,8 +91,11 @@ class CudaProducts(CudaKernels, Products):
         return Capture()
 
     @contextlib.contextmanager
-    def capturing(self) -> Iterator[None]:
-        """Return a context in which products and index checks can be captured."""
+    def capturing(self) -> Iterator[list[object]]:
+        """Return a context in which products and index checks can be captured.
+
+        It yields the list to which `collect_fft_plans` adds plans, which the graph has to keep.
+        """
         capture, index = self.capture, self.current_index()
         if index not in capture.known:
             capture.known[index] = captured_cublas(self)
@@ -101,7 +104,8 @@ class CudaProducts(CudaKernels, Products):
         self._watch()
         capture.on, capture.cublas, capture.differs = True, cublas, False
         try:
-            yield
+            with collect_fft_plans(self.xp) as plans:
+                yield plans
         finally:
             capture.on, capture.cublas = False, None
             if cublas is not None:
