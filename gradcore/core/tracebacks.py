@@ -20,12 +20,14 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from itertools import count
+from traceback import walk_tb
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any, TypeVar, cast
 
 from gradcore.core import config
 
 __all__ = [
+    "ALLOCATORS",
     "ShortErrors",
     "define",
     "generated_file",
@@ -40,6 +42,9 @@ __all__ = [
 
 #: Modules whose frames are left out if gradcore has called them.
 LIBRARIES = {"numpy", "scipy", "cupy", "cupyx", "cupy_backends", *sys.stdlib_module_names} - {"__main__"}
+
+#: Functions that return the allocator of a library in this thread, which may be a function of another package.
+ALLOCATORS: list[Callable[[], object]] = []
 
 
 def is_own(frame: FrameType) -> bool:
@@ -110,8 +115,22 @@ class ShortErrors:
 
 
 def is_raised_by_user(error: BaseException) -> bool:
-    """Return whether user code raised `error`, for example a hook, and neither gradcore nor a library that it calls."""
-    return not (error.__traceback__ is None or _split_traceback(error.__traceback__)[1])
+    """Return whether user code raised `error`, for example a hook, and neither gradcore nor a library that it calls.
+
+    An allocator of `ALLOCATORS` counts as a part of the library that calls it.
+    """
+    if error.__traceback__ is None or _split_traceback(error.__traceback__)[1]:
+        return False
+    codes = {_code_of(get_allocator()) for get_allocator in ALLOCATORS}
+    return not any(frame.f_code in codes for frame, _ in walk_tb(error.__traceback__))
+
+
+def _code_of(function: object) -> CodeType | None:
+    """Return the code of a function, a method or a callable object; None if it is not written in Python."""
+    for each in (function, getattr(function, "__func__", None), type(function).__call__):
+        if isinstance(code := getattr(each, "__code__", None), CodeType):
+            return code
+    return None
 
 
 def _split_traceback(traceback: TracebackType) -> tuple[list[TracebackType], list[TracebackType]]:

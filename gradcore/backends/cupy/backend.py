@@ -51,6 +51,7 @@ from gradcore.backends.random.recording import RecordedState, present
 from gradcore.backends.streams import in_order
 from gradcore.core import determinism
 from gradcore.core.errors import Unavailable
+from gradcore.core.tracebacks import ALLOCATORS
 
 __all__ = ["CupyBackend", "connect"]
 
@@ -88,6 +89,7 @@ def connect() -> Backend:
 
         backend.as_argument = CScalar  # type: ignore[method-assign]
     cupy.cuda.set_allocator(allocator(backend, cupy.cuda.get_allocator()))
+    ALLOCATORS.append(cupy.cuda.get_allocator)
     return backend
 
 
