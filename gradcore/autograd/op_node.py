@@ -187,7 +187,7 @@ class OpNode(Node):
         """Return the value of slot `number`. A tensor has the history that it had when it was saved."""
         value, slot = self.saved[number], self.slots[number]
         if isinstance(value, SavedTensor):
-            return value.open(self)
+            return value.restore_tensor(self)
         if slot.kind in ("shape", "setting"):
             return value
         if slot.kind == "tensors":
@@ -197,7 +197,7 @@ class OpNode(Node):
         return self._open(value, *self._edges_of(slot))
 
     def _open(self, t: AnyTensor, edge: Edge | None) -> Any:
-        return t.open(self) if isinstance(t, SavedTensor) else t if edge is OUTPUT else with_edge(t, edge)
+        return t.restore_tensor(self) if isinstance(t, SavedTensor) else t if edge is OUTPUT else with_edge(t, edge)
 
     def _edges_of(self, slot: Slot) -> Iterable[Any]:
         """Return the edges of the tensors in a slot: None for indices, `OUTPUT` for an output."""
@@ -232,7 +232,9 @@ class OpNode(Node):
         copy._seq, copy.metas = self._seq, self.metas
         if self.op.variadic or len(self.op.outputs) > 1:
             copy._n_outputs, copy._outputs = self._n_outputs, self._outputs  # type: ignore[misc]
-        copy.saved = self._map_tensors(lambda t, edge: t.open(self, True) if isinstance(t, SavedTensor) else t)
+        copy.saved = self._map_tensors(
+            lambda t, edge: t.restore_tensor(self, True) if isinstance(t, SavedTensor) else t
+        )
         return copy
 
     def _map_tensors(self, function: Callable[[Any, Any], Any]) -> tuple[Any, ...]:
@@ -361,7 +363,7 @@ def _shape(node: OpNode, name: str) -> Any:
     for key in (f"{name}_shape", name):
         value = values[node.number_of[key]] if key in node.number_of else None
         if isinstance(value, SavedTensor):
-            value = value.open(node)
+            value = value.restore_tensor(node)
         if value is not None:
             return value._array.shape if isinstance(value, Variable) else value
     return None

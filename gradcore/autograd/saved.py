@@ -160,9 +160,9 @@ class SavedTensor:
         if vc.version != self.version:
             if self.output_nr is None:
                 raise modified_in_place(self.tensor, gradient_edge(self.tensor), self.version)
-            raise modified_in_place(self.open(node), node._edge_of_output(self.output_nr), self.version)
+            raise modified_in_place(self.restore_tensor(node), node._edge_of_output(self.output_nr), self.version)
 
-    def open(self, node: Any, as_saved: bool = False) -> Any:
+    def restore_tensor(self, node: Any, as_saved: bool = False) -> Any:
         """Return the saved tensor (unpacked by its hook, if any) with the history that it had when `node` saved it.
 
         Parameters
@@ -188,7 +188,7 @@ class SavedTensor:
                     f"{type(t).__name__}"
                 )
             if as_saved:
-                t = self._restore(t)
+                t = self._convert_unpacked(t)
             if not is_output and not self.tangents:
                 return with_edge(t, edge)
             t = alias(t, edge)
@@ -199,7 +199,7 @@ class SavedTensor:
             t._vc = self._vc
         return _with_tangents(t, self.tangents) if self.tangents is not None else t
 
-    def _restore(self, t: AnyTensor) -> AnyTensor:
+    def _convert_unpacked(self, t: AnyTensor) -> AnyTensor:
         """Convert an unpacked tensor to the dtype that was saved, and broadcast it to the shape that was saved."""
         if t.shape != self.shape:
             try:
@@ -216,7 +216,7 @@ class SavedTensor:
         if self.tensor is None and self._array is None:
             return
         pack, unpack = hooks
-        t = self.open(node)
+        t = self.restore_tensor(node)
         version = version_counter(t).version
         state = local.state
         before, state.mode = state.mode, state.mode & ~GRAD
@@ -258,7 +258,7 @@ class SavedTensor:
         """Return the saved tensor with its history, after a check of its version."""
         node = self._owner()
         self.check(node)
-        return self.open(node)
+        return self.restore_tensor(node)
 
     @property
     def data(self) -> Any:
@@ -266,7 +266,7 @@ class SavedTensor:
         node = self._owner()
         if self.unpack_hook is not None:
             return self.packed
-        return self.tensor if self.output_nr is None else self.open(node).detach()
+        return self.tensor if self.output_nr is None else self.restore_tensor(node).detach()
 
     def register_hooks(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         """Replace the saved tensor by ``pack_hook(tensor)``, from which `unpack_hook` restores it on use.

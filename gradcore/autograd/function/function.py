@@ -148,7 +148,7 @@ class BackwardFunction(FunctionCtx, Node):
             raise RuntimeError(ACCESSED) if self._accessed else freed_error()
         for saved in self._saved:
             saved.check(self)
-        result = tuple([saved.open(self) for saved in self._saved])
+        result = tuple([saved.restore_tensor(self) for saved in self._saved])
         if self._forward_cls.clear_saved_tensors_on_access:
             self._saved, self._accessed = None, True
         return result

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -372,23 +372,18 @@ def _vector(x: Any, default: int, count: int, dtype: Any) -> Any:
     return _repeat(default, count, dtype.char) if x is None else as_dense(x)
 
 
-#: Vectors of equal elements by value, length and character of the dtype, which kernels read.
-_repeated: dict[tuple[int, int, str], AnyArray] = {}
-#: The largest number of these vectors, and of their elements.
-_MOST_REPEATED, _LONGEST_REPEATED = 64, 1 << 12
+#: The largest number of elements of a vector that `_repeat` keeps.
+_LONGEST_REPEATED = 1 << 12
 
 
 def _repeat(value: int, count: int, char: str) -> AnyArray:
     """Return a vector of `count` elements `value`, which nobody may write to. Short vectors are cached."""
-    key = value, count, char
-    vector = _repeated.get(key)
-    if vector is None:
-        vector = np.full(count, value, char)
-        if count <= _LONGEST_REPEATED:
-            if len(_repeated) >= _MOST_REPEATED:
-                _repeated.clear()
-            _repeated[key] = vector
-    return vector
+    return _make_repeated(value, count, char) if count <= _LONGEST_REPEATED else np.full(count, value, char)
+
+
+@lru_cache(64)
+def _make_repeated(value: int, count: int, char: str) -> AnyArray:
+    return np.full(count, value, char)
 
 
 for _name, _kernel in ROW_KERNELS.items():

@@ -311,18 +311,15 @@ class Lapack(LinearAlgebra):
         return q, r
 
     def invert(self, a: Any) -> tuple[Any, Any]:
-        n, info = a.shape[-1], np.zeros(a.shape[:-2], "int32")
+        n = a.shape[-1]
         if not a.size or n <= SMALL:
             with suppress(np.linalg.LinAlgError):
-                return np.linalg.inv(a), info
-        else:
-            getrf, getri = (_routine("lapack", name, a.dtype.char) for name in ("getrf", "getri"))
-            inverse = np.empty_like(a, order="C")
-            with _threads_for(a):
-                for i in np.ndindex(a.shape[:-2]):
-                    lu, pivots, info[i] = getrf(a[i])
-                    inverse[i] = getri(lu, pivots, BLOCK * n, overwrite_lu=True)[0]
-            if not info.any():
-                return inverse, info
+                return np.linalg.inv(a), np.zeros(a.shape[:-2], "int32")
         lu, pivots, info = self.factor_lu(a)
-        return self.solve_lu(lu, pivots, np.broadcast_to(np.eye(n, dtype=a.dtype), a.shape)), info
+        if n <= SMALL or info.any():
+            return self.solve_lu(lu, pivots, np.broadcast_to(np.eye(n, dtype=a.dtype), a.shape)), info
+        getri, inverse = _routine("lapack", "getri", a.dtype.char), np.empty_like(a, order="C")
+        with _threads_for(a):
+            for i in np.ndindex(a.shape[:-2]):
+                inverse[i] = getri(lu[i], pivots[i] - 1, BLOCK * n, overwrite_lu=True)[0]
+        return inverse, info

@@ -15,7 +15,6 @@ from gradcore.backends.registry import CPU, resolve
 from gradcore.core import dtypes
 from gradcore.core.device import DeviceLike
 from gradcore.core.dtypes import DTypeLike
-from gradcore.core.errors import raise_if_out_of_memory
 from gradcore.dispatch import copy_to_out
 from gradcore.dispatch.settings import converting, setting
 from gradcore.dispatch.torch_function import route_creation
@@ -150,12 +149,7 @@ def factory(function: F) -> F:
                 kwargs = {name: value for name, value in kwargs.items() if name not in ignored}
             if out is not None:
                 kwargs["dtype"], kwargs["device"] = options_of_out(out, kwargs.get("dtype"), kwargs.get("device"))
-        try:
-            result = convert(*args, **kwargs)
-        except MemoryError as error:
-            raise_if_out_of_memory(error, function.__name__)
-            raise
-        result = with_requires_grad(result, requires_grad)
+        result = with_requires_grad(convert(*args, **kwargs), requires_grad)
         return result if out is None else copy_to_out(out, result, keeps_shape=function.__name__ in _SEQUENCES)  # type: ignore[no-any-return]
 
     make.__signature__ = signature.replace(parameters=[*positional, *keywords])  # type: ignore[attr-defined]
