@@ -115,11 +115,68 @@ private:
     const std::unique_ptr<i32[]> place, column, first_column;
 };
 
+// The rows of outputs from `start` to before `stop` of all planes, for windows of two by two elements that do not overlap
+// and cover planes of even sizes. The pairs of a row are compared first, as one loop for many rows.
+template <class T, class I>
+void find_of_two_by_two(const Windows& w, i64 start, i64 stop, const T* x, T* out, I* index) {
+    constexpr i64 block = 8;
+    const i64 n = w.outputs[1], width = 2 * n, most = std::max<i64>(512 / width, 1);
+    // The last block of a row reads elements that follow it.
+    const std::unique_ptr<T[]> tops(new T[most * width + block]());
+    const std::unique_ptr<i32[]> takes(new i32[most * width + block]());
+    T* top = tops.get();
+    i32* takes_right = takes.get();
+    for (i64 first = start; first < stop; first += most) {
+        const i64 rows = std::min(most, stop - first);
+        const T* from = x + first * 2 * width;
+#pragma omp simd
+        for (i64 k = 0; k < rows * width; ++k) {
+            const T left = from[2 * k], right = from[2 * k + 1];
+            const bool taken = (right > left) | (right != right);
+            top[k] = taken ? right : left, takes_right[k] = taken ? 1 : 0;
+        }
+        for (i64 row = 0; row < rows; ++row) {
+            const T *high = top + row * width, *low = high + n;
+            const i32 *right = takes_right + row * width, *right_below = right + n;
+            const i32 place = static_cast<i32>((first + row) % w.outputs[0] * 2 * width), below = static_cast<i32>(width);
+            T* best = out + (first + row) * n;
+            I* places = index + (first + row) * n;
+            for (i64 j = 0; j < n; j += block) {
+                T values[block];
+                i32 found[block];
+#pragma omp simd
+                for (i64 k = 0; k < block; ++k) {
+                    const T above = high[j + k], beneath = low[j + k];
+                    const bool taken = (beneath > above) | (beneath != beneath);
+                    values[k] = taken ? beneath : above;
+                    found[k] = place + static_cast<i32>(2 * (j + k)) + (taken ? below + right_below[j + k] : right[j + k]);
+                }
+                if (j + block <= n) {
+                    __builtin_memcpy(best + j, values, sizeof values);
+                    for (i64 k = 0; k < block; ++k) places[j + k] = found[k];
+                } else {
+                    for (i64 k = 0; k < n - j; ++k) best[j + k] = values[k], places[j + k] = found[k];
+                }
+            }
+        }
+    }
+}
+
 // Write the largest elements of windows, the first of equal ones and the last NaN, and their places in the plane.
 template <class T, class I>
 __attribute__((noinline)) void max_pool(T* out, I* index, const T* x, const Windows& w, i64 threads) {
     const i64 rows = w.planes * w.outputs[0], n = w.outputs[1], taps = n * w.kernel[0] * w.kernel[1];
-    spread(rows, worth_a_thread / (taps + 1) + 1, 1, threads, [&](i64 start, i64 stop) {
+    bool is_two_by_two = true;
+    for (int dim : {0, 1}) {
+        is_two_by_two &= w.kernel[dim] == 2 && w.stride[dim] == 2 && w.dilation[dim] == 1 && w.padding[dim] == 0;
+        is_two_by_two &= w.size[dim] == 2 * w.outputs[dim];
+    }
+    const i64 grain = worth_a_thread / (taps + 1) + 1;
+    if (is_two_by_two) {
+        spread(rows, grain, 1, threads, [&](i64 start, i64 stop) { find_of_two_by_two(w, start, stop, x, out, index); });
+        return;
+    }
+    spread(rows, grain, 1, threads, [&](i64 start, i64 stop) {
         RowOfWindows<T> windows(w);
         for (i64 row = start; row < stop; ++row) {
             const T* plane = x + row / w.outputs[0] * w.size[0] * w.size[1];

@@ -381,6 +381,62 @@ void batch_norm_columns_backward(const Work& work, i64 start, i64 stop, const T*
 }
 ROW_KERNEL(batch_norm_columns_backward)
 
+// Batch norm of images, which have a plane for each channel. A part is a channel: it stays in the CPU's cache while it is
+// read several times.
+template <class F>
+INLINE void for_planes(const Work& work, i64 channel, F visit) {
+    for (i64 plane = channel; plane < work.height; plane += work.parts) visit(plane * work.width);
+}
+
+template <class T>
+void batch_norm_images(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out,
+                       T* mean, T* variance) {
+    const i64 points = work.width, count = work.height / work.parts * points;
+    for (i64 channel = start; channel < stop; ++channel) {
+        double total = 0, squares = 0;
+        for_planes(work, channel, [&](i64 place) { total += sum_of(points, x + place); });
+        const T center = static_cast<T>(total / count);
+        const auto square = [=](auto a) { return (a - center) * (a - center); };
+        for_planes(work, channel, [&](i64 place) { squares += sum_of<T>(points, square, x + place); });
+        mean[channel] = center, variance[channel] = static_cast<T>(squares / count);
+        const T factor = weight[channel] * (1 / sqrt(variance[channel] + T(work.number))), term = bias[channel];
+        for_planes(work, channel, [&](i64 place) {
+            const T* a = x + place;
+            T* b = out + place;
+#pragma omp simd
+            for (i64 i = 0; i < points; ++i) b[i] = (a[i] - center) * factor + term;
+        });
+    }
+}
+ROW_KERNEL(batch_norm_images)
+
+// Write the gradients of the weight and of the bias, and of the images if `work.inner` is not zero.
+template <class T>
+void batch_norm_images_backward(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* weight,
+                                const T* mean, const T* variance, T* out, T* to_weight, T* to_bias) {
+    const i64 points = work.width, count = work.height / work.parts * points;
+    for (i64 channel = start; channel < stop; ++channel) {
+        const T center = mean[channel], r = 1 / sqrt(variance[channel] + T(work.number)), factor = r * weight[channel];
+        const auto values = [=](auto t, auto y) { return Two<decltype(t + t)>{t, t * (y - center)}; };
+        double total = 0, product = 0;
+        for_planes(work, channel, [&](i64 place) {
+            const Two<double> sums = sums_of<T>(points, values, grad + place, x + place);
+            total += sums.first, product += sums.second;
+        });
+        to_weight[channel] = static_cast<T>(product) * r, to_bias[channel] = static_cast<T>(total);
+        if (!work.inner) continue;
+        const T slope = static_cast<T>(product / count) * (factor * r * r);
+        const T shift = static_cast<T>(total / count) * factor;
+        for_planes(work, channel, [&](i64 place) {
+            const T *g = grad + place, *a = x + place;
+            T* b = out + place;
+#pragma omp simd
+            for (i64 i = 0; i < points; ++i) b[i] = g[i] * factor - ((a[i] - center) * slope + shift);
+        });
+    }
+}
+ROW_KERNEL(batch_norm_images_backward)
+
 // ----------------------------------------------------------------------------------------------------------- planes
 
 // Compute the sums of x - center and of (x - center)**2 for each plane.
@@ -395,48 +451,20 @@ void plane_moments(const Work& work, i64 start, i64 stop, const T* x, const T* c
 }
 ROW_KERNEL(plane_moments)
 
-// (x - center) * scale + shift
+// Compute (x - center) * scale + shift, with numbers for each of `work.cycle` channels.
 template <class T>
 void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* center, const T* scale, const T* shift,
                 T* out) {
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
-        const T *a = x + row * width, middle = center[row], factor = scale[row], term = shift[row];
+        const i64 channel = row % work.cycle;
+        const T *a = x + row * width, middle = center[channel], factor = scale[channel], term = shift[channel];
         T* b = out + row * width;
 #pragma omp simd
         for (i64 i = 0; i < width; ++i) b[i] = (a[i] - middle) * factor + term;
     }
 }
 ROW_KERNEL(plane_line)
-
-// Compute the sums of grad and of grad * (x - center) for each plane.
-template <class T>
-void plane_products(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, T* total,
-                    T* product) {
-    const i64 width = work.width;
-    for (i64 row = start; row < stop; ++row) {
-        const T middle = center[row];
-        const auto values = [=](auto t, auto y) { return Two<decltype(t + t)>{t, t * (y - middle)}; };
-        const Two<double> sums = sums_of<T>(width, values, grad + row * width, x + row * width);
-        total[row] = static_cast<T>(sums.first), product[row] = static_cast<T>(sums.second);
-    }
-}
-ROW_KERNEL(plane_products)
-
-// grad * scale + ((x - center) * slope + shift)
-template <class T>
-void plane_plane(const Work& work, i64 start, i64 stop, const T* grad, const T* x, const T* center, const T* scale,
-                 const T* slope, const T* shift, T* out) {
-    const i64 width = work.width;
-    for (i64 row = start; row < stop; ++row) {
-        const T *g = grad + row * width, *a = x + row * width;
-        const T middle = center[row], factor = scale[row], along = slope[row], term = shift[row];
-        T* b = out + row * width;
-#pragma omp simd
-        for (i64 i = 0; i < width; ++i) b[i] = g[i] * factor + ((a[i] - middle) * along + term);
-    }
-}
-ROW_KERNEL(plane_plane)
 
 // ------------------------------------------------------------------------------------------------------ cumulative sums
 

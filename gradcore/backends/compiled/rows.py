@@ -31,9 +31,9 @@ _LARGE, _WORTH_A_THREAD = 1 << 12, 1 << 14
 _PART = 1 << 15
 #: The declared kernels by the names of their methods.
 ROW_KERNELS = row_kernels(NumpyBackend)
-#: The points of a channel from which batch norm, its gradient, and group norm are faster than NumPy's functions, and
-#: the width of rows that are not declared. Short rows leave SIMD lanes unused.
-_BATCH_NORM, _BATCH_NORM_BACKWARD, _GROUP_NORM, _ROW = 128, 16, 16, 32
+#: The points of a channel from which group norm is faster than NumPy's functions, and the width of rows that are not
+#: declared. Short rows leave SIMD lanes unused.
+_GROUP_NORM, _ROW = 16, 32
 #: Columns of a part, as in `rows.h`; plans of calls that are cached.
 _COLUMNS, _MOST_PLANS = 64, 1_000
 
@@ -52,18 +52,16 @@ def _takes_images(points: int) -> Condition:
 
 
 def _takes_batch(backend: object, x: Array, weight: Array | None, bias: Array | None, eps: float) -> bool:
-    if x.ndim == 2:
-        return _are_columns(x, weight, bias)
-    return _usual(_BATCH_NORM, prod(x.shape[2:]), x, weight, bias)
+    return _are_floats(x, weight, bias)
 
 
-def _are_columns(x: Array, *others: Array | None) -> bool:
-    """Return whether the columns of a matrix of floats are normalized, and the other arrays have its dtype."""
+def _are_floats(x: Array, *others: Array | None) -> bool:
+    """Return whether `x` has elements, which are floats, and the other arrays have its dtype."""
     return x.size > 0 and x.dtype.char in "fd" and all(a is None or a.dtype is x.dtype for a in others)
 
 
 def _takes_statistics(backend: object, x: Array, *arrays: Any) -> bool:
-    return _usual(_BATCH_NORM, prod(x.shape[2:]), x, *arrays[:-1])
+    return x.ndim > 2 and _are_floats(x, *arrays[:-1])
 
 
 def _takes_cross_entropy(backend: object, rows: Array, target: Array) -> bool:
@@ -94,11 +92,8 @@ def _takes_group_gradients(backend: object, arguments: NormGradients) -> bool:
 
 
 def _takes_batch_gradients(backend: object, arguments: NormGradients) -> bool:
-    x = arguments.x
-    points = prod(x.shape[2:])
-    if x.ndim == 2:
-        return arguments.of_result_alone and _are_columns(x, arguments.grad, arguments.weight)
-    return arguments.of_result_alone and _usual(_BATCH_NORM_BACKWARD, points, x, arguments.grad, arguments.weight)
+    grad, _, _, x, *parameters = arguments.arrays
+    return arguments.of_result_alone and _are_floats(x, grad, *parameters)
 
 
 class CompiledRows(CompiledCalls):
@@ -187,26 +182,23 @@ class CompiledRows(CompiledCalls):
 
     @kernel_for(_takes_batch)
     def native_batch_norm(self, x: Array, weight: Array | None, bias: Array | None, eps: float) -> Triple:
-        if x.ndim == 2:
-            out, (width, kind) = _like(x), (x.shape[1], x.dtype)
-            mean, var = np.empty(width, kind), np.empty(width, kind)
-            arrays = as_dense(x), _vector(weight, 1, width, kind), _vector(bias, 0, width, kind), out
-            self._run("batch_norm_columns", x.shape, *arrays, mean, var, parts=_count_columns(width), number=eps)
-            return out, mean, var
-        (batch, channels), points = x.shape[:2], prod(x.shape[2:])
-        planes, count = _matrix(x, points), batch * points
-        mean = self._moments(planes, np.zeros(batch * channels, x.dtype))[0].reshape(batch, channels).sum(0) / count
-        var = self._moments(planes, np.tile(mean, batch))[1].reshape(batch, channels).sum(0) / count
-        scale = 1 / np.sqrt(var + x.dtype.type(eps))
-        center, scale = (np.tile(a, (batch, 1)) for a in (mean, scale))
-        return self._line(x, center, scale, weight, bias), mean, var
+        channels, dtype = x.shape[1], x.dtype
+        out, mean, var = _like(x), np.empty(channels, dtype), np.empty(channels, dtype)
+        vectors = _vector(weight, 1, channels, dtype), _vector(bias, 0, channels, dtype)
+        name, shape, parts = _parts_of_batch(x)
+        self._run(name, shape, as_dense(x), *vectors, out, mean, var, parts=parts, number=eps)
+        return out, mean, var
 
     @kernel_for(_takes_statistics)
     def batch_norm_given(
         self, x: Array, mean: Array, var: Array, weight: Array | None, bias: Array | None, eps: float
     ) -> Array:
-        center, scale = (np.tile(a, (len(x), 1)) for a in (mean, 1 / np.sqrt(var + x.dtype.type(eps))))
-        return self._line(x, center, scale, weight, bias)
+        channels, planes = x.shape[1], _matrix(x, prod(x.shape[2:]))
+        scale = 1 / np.sqrt(var + x.dtype.type(eps))
+        factor = scale if weight is None else scale * weight
+        out, vectors = _like(x), (as_dense(mean), factor, _vector(bias, 0, channels, x.dtype))
+        self._run("plane_line", planes.shape, planes, *vectors, out, cycle=channels)
+        return out
 
     @kernel_for(_takes_group_gradients, NormGradients)
     def group_norm_backward(self, arguments: NormGradients) -> Triple:
@@ -226,57 +218,13 @@ class CompiledRows(CompiledCalls):
     @kernel_for(_takes_batch_gradients, NormGradients)
     def batch_norm_backward(self, arguments: NormGradients) -> Triple:
         grad, _, _, x, weight, mean, var, eps, needs, _ = arguments
-        if x.ndim == 2:
-            out, (width, kind) = _like(x), (x.shape[1], x.dtype)
-            to_weight, to_bias = np.empty(width, kind), np.empty(width, kind)
-            inputs = map(as_dense, (grad, x, _vector(weight, 1, width, kind), mean, var))
-            parts = _count_columns(width)
-            self._run("batch_norm_columns_backward", x.shape, *inputs, out, to_weight, to_bias, parts=parts, number=eps)
-            return out if needs[0] else None, to_weight if needs[1] else None, to_bias if needs[2] else None
-        batch, points = len(x), prod(x.shape[2:])
-        r = 1 / np.sqrt(var + x.dtype.type(eps))
-        center = np.tile(mean, (batch, 1))
-        total, product = (a.sum(0) for a in self._products(grad, x, center))
-        result = None
-        if needs[0]:
-            scale, count = r if weight is None else r * weight, batch * points
-            lines = scale, product * (scale * r * r) / -count, total * scale / -count
-            result = self._plane(grad, x, center, *(np.tile(a, (batch, 1)) for a in lines))
-        return result, product * r if needs[1] else None, total if needs[2] else None
-
-    # -- planes: numbers for each image and channel ----------------------------------------------------------
-
-    def _moments(self, planes: Any, center: Any) -> tuple[Any, Any]:
-        """Return, for each plane, the sums of its elements minus its center, and of their squares."""
-        total, squares = np.empty((2, len(planes)), planes.dtype)
-        self._run("plane_moments", planes.shape, planes, center, total, squares)
-        return total, squares
-
-    def _products(self, grad: Any, x: Any, center: Any) -> tuple[Any, Any]:
-        """Return, for each plane, the sums of `grad` and of ``grad * (x - center)``."""
-        points = prod(x.shape[2:])
-        grads, planes = _matrix(grad, points), _matrix(x, points)
-        total, product = np.empty((2, *x.shape[:2]), x.dtype)
-        self._run("plane_products", planes.shape, grads, planes, center, total, product)
-        return total, product
-
-    def _line(self, x: Any, center: Any, scale: Any, weight: Any, bias: Any) -> Any:
-        """Compute ``(x - center) * scale * weight + bias``, with a weight and bias per channel."""
-        planes = _matrix(x, prod(x.shape[2:]))
-        if weight is not None:
-            scale = scale * weight
-        shift = np.zeros_like(scale) if bias is None else np.tile(bias, (len(scale), 1))
-        out = _like(x)
-        self._run("plane_line", planes.shape, planes, center, scale, shift, out)
-        return out
-
-    def _plane(self, grad: Any, x: Any, center: Any, scale: Any, slope: Any, shift: Any) -> Any:
-        """Compute ``grad * scale + ((x - center) * slope + shift)``."""
-        points = prod(x.shape[2:])
-        grads, planes = _matrix(grad, points), _matrix(x, points)
-        out = _like(x)
-        self._run("plane_plane", planes.shape, grads, planes, center, scale, slope, shift, out)
-        return out
+        channels, dtype = x.shape[1], x.dtype
+        out, to_weight, to_bias = _like(x), np.empty(channels, dtype), np.empty(channels, dtype)
+        inputs = map(as_dense, (grad, x, _vector(weight, 1, channels, dtype), mean, var))
+        name, shape, parts = _parts_of_batch(x)
+        outs, settings = (out, to_weight, to_bias), {"parts": parts, "inner": int(needs[0])}
+        self._run(f"{name}_backward", shape, *inputs, *outs, **settings, number=eps)
+        return out if needs[0] else None, to_weight if needs[1] else None, to_bias if needs[2] else None
 
 
 class _Plan(NamedTuple):
@@ -352,9 +300,12 @@ def _usual(least_width: int, width: int, x: Any, *others: Any) -> bool:
     return all(a is None or (a.dtype == dtype and a.flags.aligned) for a in others)
 
 
-def _count_columns(width: int) -> int:
-    """Return the number of parts of a matrix whose columns are normalized."""
-    return -(-width // _COLUMNS)
+def _parts_of_batch(x: Any) -> tuple[str, tuple[int, int], int]:
+    """Return the kernel of batch norm, the shape of its matrices, and the number of parts of whole channels."""
+    batch, channels, *size = x.shape
+    if not size:
+        return "batch_norm_columns", x.shape, -(-channels // _COLUMNS)
+    return "batch_norm_images", (batch * channels, prod(size)), channels
 
 
 def _like(x: Any) -> Any:
