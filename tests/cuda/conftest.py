@@ -40,6 +40,8 @@ COMPARED = [
     Comparison("test_biases", ("repeat_row", "sum_columns")),
     Comparison("test_batch_norm", ("channel_moments", "channel_products")),
     Comparison("test_cross_entropy", ("cross_entropy", "cross_entropy_backward")),
+    Comparison("test_negative_log_likelihood", ("nll", "nll_backward")),
+    Comparison("test_cross_entropy", ("reduce_losses",), (("reduction", "mean"),)),
     Comparison("test_pooling", ("max_pool", "avg_pool", "avg_pool_backward")),
     Comparison("test_resizing", ("resample",)),
     Comparison("test_gradients_of_maxima", ("max_pool_backward",)),

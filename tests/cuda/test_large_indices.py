@@ -213,6 +213,17 @@ def test_large_cross_entropy_of_images(backend: Any) -> None:
     close(powers._a[0, :, -1] / total._a[0, 0, -1].astype(np.float64), share)
 
 
+@both
+def test_large_negative_log_likelihood(backend: Any, beyond: int) -> None:
+    """Classes lie a plane of points apart, and the last point is beyond."""
+    points = beyond // 2 + ROUND
+    x, target = promised((1, 2, points), "float16", [3]), promised((1, points), "uint8", [1])
+    loss, total_weight = backend.nll(x, target, None, "none", -100)
+    assert loss._a[0, -1] == -3
+    grad = promised((1, points), "float16", [2])
+    assert backend.nll_backward(grad, x.shape, target, None, total_weight, "none", -100)._a[0, 1, -1] == -2
+
+
 WINDOWS = (2, 2), (1, 1), (0, 0), (2, 2)  # kernel, dilation, padding, stride
 
 

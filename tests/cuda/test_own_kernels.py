@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.backends.cupy import rows as cuda_rows
 from gradcore.backends.cupy.kernels import C_NAMES, rows_of
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.random import philox
@@ -189,10 +190,43 @@ def test_cross_entropy(backend: Any, dtype: str, reduction: str, weighted: bool)
     assert not COUNTS["to host"] + COUNTS["sync"]
 
 
-def test_cross_entropy_finds_what_is_no_class(strict: str) -> None:
-    x = gc.zeros(4, 3, device=strict)
-    assert F.cross_entropy(x, gc.tensor([0, 1, 2, -100]).to(strict)).item() == pytest.approx(np.log(3))
-    F.cross_entropy(x, gc.tensor([0, 7, 2, -5]).to(strict))
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("rows_of_a_block", [1 << 14, 3])
+def test_negative_log_likelihood(
+    backend: Any, dtype: str, reduction: str, rows_of_a_block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With one block, which reduces the losses, and with several."""
+    monkeypatch.setattr(cuda_rows, "_ROWS_OF_A_BLOCK", rows_of_a_block)
+    rng = np.random.default_rng(0)
+    for shape, weighted in itertools.product(((6, 5), (300, 4), (2, 5, 3, 2), (5,), (1, 3)), (True, False)):
+        classes, of_targets = shape[min(len(shape), 2) - 1], (*shape[:1], *shape[2:]) if len(shape) > 1 else ()
+        x, target = drawn(dtype, *shape), rng.integers(0, classes, of_targets)
+        if target.size > 1:
+            target.flat[1] = 2  # ignored
+        weight = drawn(dtype, classes, seed=1) ** 2 if weighted else None
+        compare(backend, "nll", (x, target, weight), reduction, 2)
+        with np.errstate(all="ignore"):
+            loss, total_weight = (np.asarray(a, dtype) for a in PLAIN.nll(x, target, weight, reduction, 2))
+        grad = drawn(dtype, *loss.shape, seed=2)
+        there = [None if a is None else backend.from_host(a) for a in (grad, target, weight, total_weight)]
+        wide = [
+            a if a is None or a.dtype.kind == "i" else a.astype(float) for a in (grad, target, weight, total_weight)
+        ]
+        found = backend.nll_backward(there[0], shape, *there[1:], reduction, 2)._a
+        with np.errstate(all="ignore"):
+            wanted = PLAIN.nll_backward(wide[0], shape, *wide[1:], reduction, 2)
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found.astype(float), wanted, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype])
+    assert not COUNTS["to host"] + COUNTS["sync"]
+
+
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+def test_losses_find_what_is_no_class(strict: str, loss: Any) -> None:
+    x = gc.full((4, 3), -1.0, device=strict)
+    wanted = np.log(3) if loss is F.cross_entropy else 1.0
+    assert loss(x, gc.tensor([0, 1, 2, -100]).to(strict)).item() == pytest.approx(wanted)
+    loss(x, gc.tensor([0, 7, 2, -5]).to(strict))
     with pytest.raises(IndexError, match="Target 7 is out of bounds"):
         x.sum().item()
 

@@ -30,6 +30,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "normalize_rows_backward": lambda b: test_own_kernels.test_group_norm(b, "float32", True),
     "channel_moments": lambda b: test_own_kernels.test_batch_norm(b, "float32", True),
     "cross_entropy": lambda b: test_own_kernels.test_cross_entropy(b, "float32", "mean", True),
+    "reduce_losses": lambda b: test_own_kernels.test_cross_entropy(b, "float32", "sum", False),
     "attention_weights": lambda b: attend_in_blocks(),
     "flash_attention": lambda b: test_flash_attention.test_fused_attention("strict:0", "causal", "float32"),
     "partial_norms": lambda b: test_lists.test_norms("strict:0", "float32"),

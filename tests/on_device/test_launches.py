@@ -605,7 +605,8 @@ def test_more_matrices_take_no_more_launches_and_waits(device: str, name: str) -
 
 @pytest.mark.parametrize("shape", [(2, 5, 31), (2, 5, 32), (3, 7, 6, 9), (1, 300, 5, 8), (2, 1, 40)], ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_cross_entropy_of_points(device: str, shape: tuple[int, ...], reduction: str) -> None:
+@pytest.mark.parametrize("loss", [F.cross_entropy, F.nll_loss])
+def test_losses_of_classes_at_points(device: str, loss: Any, shape: tuple[int, ...], reduction: str) -> None:
     rng = np.random.default_rng(0)
     targets = rng.integers(0, shape[1], (shape[0], *shape[2:]))
     targets.flat[::5] = -100
@@ -616,9 +617,62 @@ def test_cross_entropy_of_points(device: str, shape: tuple[int, ...], reduction:
 
         def run(where: str, scores: Any = scores, weight: Any = weight) -> list[Any]:
             at, factors = gc.tensor(targets, device=where), weight.to(where)
-            return with_gradients(lambda x: F.cross_entropy(x, at, factors, reduction=reduction), scores.to(where))
+            return with_gradients(lambda x: loss(x, at, factors, reduction=reduction), scores.to(where))
 
         agree(run(device), run("cpu"), str(dtype))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+def test_launches_of_losses_of_classes(device: str, dtype: Any, reduction: str) -> None:
+    """Negative log-likelihood is one kernel each way; cross entropy has another one that reduces its losses."""
+    x, target = gc.zeros(6, 7, dtype=dtype, device=device, requires_grad=True), gc.arange(6, device=device)
+    weight = gc.ones(7, dtype=dtype, device=device)
+    for loss, forward in ((F.nll_loss, 1), (F.cross_entropy, 1 if reduction == "none" else 2)):
+        call = lambda loss=loss: loss(x, target, weight, reduction=reduction)  # noqa: E731
+        out = call()
+        ones = gc.ones_like(out)
+        rounded = reduction == "none" and dtype.itemsize == 2 and loss is F.cross_entropy
+        assert launches(call) == forward + rounded
+        assert launches(lambda out=out, ones=ones: gc.autograd.grad(out, x, ones, retain_graph=True)) == 1
+
+
+def test_negative_log_likelihood_of_layouts(device: str) -> None:
+    """Scores in columns, expanded and of one element, in first and second order, and of uint8 targets."""
+    rng = np.random.default_rng(0)
+    base = drawn(rng, gc.float64, 5, 6)
+    kinds = (base.t(), base[:1].expand(5, 6), base[::2, ::2], base[:1, :1], base[0, 0].expand(4, 3))
+    for x, kind, reduction in itertools.product(kinds, (gc.int64, gc.uint8), ("mean", "none")):
+        target = gc.arange(x.shape[0]).fmod(x.shape[1]).to(kind)
+
+        def run(where: str, x: Any = x, target: Any = target, reduction: str = reduction) -> list[Any]:
+            loss = lambda x: F.nll_loss(x.sin(), target.to(where), reduction=reduction)  # noqa: E731
+            x = x.to(where)
+            each = gc.vmap(lambda x: F.nll_loss(x.sin(), target.to(where)))(gc.stack([x, -x]))
+            return [*with_gradients(loss, x, second=True), each, gc.func.jvp(loss, (x,), (x,))[1]]
+
+        agree(run(device), run("cpu"))
+
+
+def test_negative_log_likelihood_in_a_graph(device: str) -> None:
+    """Each replay reads the targets of the time, and finds one that is no class."""
+    x, target = gc.ones(3, 4, device=device).cumsum(1).requires_grad_(), gc.tensor([0, 1, 2], device=device)
+    gc.autograd.grad(F.nll_loss(x, target), x)
+    graph = gc.cuda.CUDAGraph()
+    gc.cuda.synchronize()
+    with gc.cuda.graph(graph):
+        loss = F.nll_loss(x, target)
+        (grad,) = gc.autograd.grad(loss, x)
+    for targets in ([0, 1, 2], [3, 3, -100]):
+        target.copy_(gc.tensor(targets))
+        graph.replay()
+        there = x.detach().cpu().requires_grad_()
+        wanted = F.nll_loss(there, gc.tensor(targets, device="cpu"))
+        agree([loss, grad], [wanted, *gc.autograd.grad(wanted, there)])
+    target.fill_(4)
+    graph.replay()
+    with pytest.raises(IndexError, match="Target 4 is out of bounds"):
+        gc.cuda.synchronize()
 
 
 # -- extrema with an index ----------------------------------------------------------------------------------------

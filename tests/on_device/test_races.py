@@ -102,7 +102,8 @@ def batch_norm(device: str) -> list[Any]:
 
 @program(
     "cross entropy",
-    "cross_entropy cross_entropy_rows cross_entropy_points cross_entropy_backward cross_entropy_backward_rows",
+    "cross_entropy cross_entropy_rows cross_entropy_points cross_entropy_backward cross_entropy_backward_rows "
+    "reduce_losses nll nll_backward",
 )
 def cross_entropy(device: str) -> list[Any]:
     found = []
@@ -110,7 +111,8 @@ def cross_entropy(device: str) -> list[Any]:
         x = drawn(device, *shape)
         target = gc.arange(x.numel() // shape[1], device=device).reshape(shape[0], *shape[2:]).fmod(shape[1])
         weight = drawn(device, shape[1]).abs() + 1
-        found += with_gradients(lambda x, t=target, w=weight: F.cross_entropy(x, t, w), x)
+        for loss in (F.cross_entropy, F.nll_loss):
+            found += with_gradients(lambda x, loss=loss, t=target, w=weight: loss(x, t, w), x)
     return found
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.kernels import (
+    NULL,
     CudaKernels,
     accumulation_dtype,
     dense,
@@ -31,6 +32,9 @@ __all__ = ["CudaRows"]
 
 #: Number of blocks that occupy a whole GPU; elements of a channel from which an additional block pays off.
 _BLOCKS, _CHUNK = 1024, 2048
+
+#: Number of rows up to which one block reduces the losses of all rows.
+_ROWS_OF_A_BLOCK = 1 << 14
 
 #: Number of points of an image from which each thread handles one point.
 _POINTS = 32
@@ -69,6 +73,12 @@ def _takes_gradients(backend: CudaRows, arguments: NormGradients) -> bool:
 
 def _takes_loss(backend: CudaRows, x: Array, target: Array, weight: Array, *settings: Any) -> bool:
     return backend.takes("cross_entropy", x, weight) and dtype_name(target.dtype) in _TARGETS
+
+
+def _takes_nll_gradient(
+    backend: CudaRows, grad: Array, sizes: Sequence[int], target: Array, weight: Array, *settings: Any
+) -> bool:
+    return bool(prod(sizes)) and _takes_loss(backend, grad, target, weight)
 
 
 def _takes_loss_gradient(backend: CudaRows, arguments: LossGradients) -> bool:
@@ -339,11 +349,19 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         with self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.") as (number, flag):
             sizes = self.int64s(rows, classes, points, ignore_index, number)
             kernel(*launch, (*inputs, losses, weights, powers, total, *sizes, flag))
-        weight_sum = weights.sum()
-        loss = losses if reduction == "none" else losses.sum()
-        if reduction == "mean":
-            loss = loss / weight_sum
-        return loss.astype(x.dtype, copy=False), weight_sum, powers, total
+        return *self._reduce_losses(losses, weights, reduction, x, target), powers, total
+
+    def _reduce_losses(self, losses: Any, weights: Any, reduction: str, x: Any, target: Any) -> tuple[Any, Any]:
+        """Return the losses of rows, their sum or their weighted mean, in the dtype of `x`, and the sum of weights."""
+        if reduction == "none":
+            return losses.astype(x.dtype, copy=False), weights.sum()
+        if losses.size > _ROWS_OF_A_BLOCK:
+            loss, weight_sum = losses.sum(), weights.sum()
+            return (loss / weight_sum if reduction == "mean" else loss).astype(x.dtype, copy=False), weight_sum
+        loss, weight_sum = self.allocate((), x.dtype), self.allocate((), weights.dtype)
+        arguments = losses, weights, loss, weight_sum, *self.int64s(losses.size), np.bool_(reduction == "mean")
+        self._loss_kernel("reduce_losses", x, target)((1,), _threads(losses.size), arguments)
+        return loss, weight_sum
 
     @kernel_for(_takes_loss_gradient, LossGradients)
     def softmax_nll_backward(self, arguments: LossGradients) -> Array:
@@ -359,6 +377,47 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel = self._loss_kernel(f"cross_entropy_backward{'_rows' if points == 1 else ''}", powers, target)
         grid, block = rows_of(powers, count, classes) if points == 1 else elements(count)
         kernel(grid, block, (*inputs, out, *self.int64s(count, classes, points, ignore_index, grad_step)))
+        return out
+
+    @kernel_for(_takes_loss)
+    def nll(
+        self, x: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
+    ) -> tuple[Array, Array]:
+        classes, points, kind = x.shape[min(x.ndim, 2) - 1], prod(x.shape[2:]), accumulation_dtype(x)
+        rows, is_reduced = x.size // classes, reduction != "none"
+        has_one_block = rows <= _ROWS_OF_A_BLOCK
+        loss = self.allocate(() if is_reduced else target.shape, x.dtype)
+        losses = self.allocate(target.shape, kind) if is_reduced and not has_one_block else None
+        weights = None if has_one_block else self.allocate(target.shape, kind)
+        weight_sum = self.allocate((), kind) if has_one_block else None
+        results = (None, losses, weights, loss, weight_sum) if is_reduced else (loss, None, weights, None, weight_sum)
+        inputs = [dense(self.xp, a) for a in (x, target, weight)]
+        outputs = [NULL if a is None else a for a in results]
+        kernel = self._loss_kernel("nll", x, target)
+        launch = ((1,), _threads(rows)) if has_one_block else elements(rows)
+        with self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.") as (number, flag):
+            sizes = self.int64s(rows, classes, points, ignore_index, number)
+            kernel(*launch, (*inputs, *outputs, *sizes, flag, np.bool_(reduction == "mean")))
+        if weight_sum is not None:
+            return loss, weight_sum
+        return self._reduce_losses(losses if is_reduced else loss, weights, reduction, x, target)
+
+    @kernel_for(_takes_nll_gradient)
+    def nll_backward(
+        self,
+        grad: Array,
+        sizes: Sequence[int],
+        target: Array,
+        weight: Array | None,
+        total_weight: Array,
+        reduction: str,
+        ignore_index: int,
+    ) -> Array:
+        divisor = total_weight.astype(accumulation_dtype(grad), copy=False) if reduction == "mean" else None
+        out = self.allocate(sizes, grad.dtype)
+        inputs = [dense(self.xp, a) for a in (grad, target, weight, divisor)]
+        numbers = out.size, sizes[min(len(sizes), 2) - 1], prod(sizes[2:]), ignore_index, int(reduction == "none")
+        self._loss_kernel("nll_backward", grad, target)(*elements(out.size), (*inputs, out, *self.int64s(*numbers)))
         return out
 
     def _loss_kernel(self, name: str, x: Any, target: Any) -> Any:

@@ -92,8 +92,8 @@ linalg_pinv linalg_vander matrix_exp matrix_power pinverse pseudo_inverse vander
 bce bce_with_logits binary_cross_entropy binary_cross_entropy_with_logits kl_div
 """,
     "losses.cross_entropy": """
-class_ones class_pick class_spread class_totals class_weights cross_entropy linear_cross_entropy nll nll_loss
-softmax_nll softmax_nll_backward
+class_ones class_pick class_spread class_totals class_weights cross_entropy linear_cross_entropy nll nll_backward
+nll_loss softmax_nll softmax_nll_backward
 """,
     "losses.ctc": "ctc_loss ctc_losses ctc_losses_backward",
     "losses.margin_losses": """

@@ -96,11 +96,8 @@ def _node(self_shape: tuple[int, ...]) -> str:
 
 
 @general(
-    lambda F, grad, self_shape, target, weight, total_weight, reduction, ignore_index: F.class_spread(
-        -_distribute_gradient(F, grad, target, weight, total_weight, reduction, ignore_index),
-        target,
-        self_shape[min(len(self_shape), 2) - 1],
-        ignore_index,
+    lambda F, grad, self_shape, target, weight, total_weight, reduction, ignore_index: F.nll_backward(
+        grad, self_shape, target, weight, total_weight, reduction, ignore_index
     ),
     outputs=("result", "total_weight"),
     wide=("total_weight",),
@@ -110,9 +107,17 @@ def _node(self_shape: tuple[int, ...]) -> str:
     function=False,
     method=False,
     saved={"self_sym_sizes": None},
+    half_on_cuda="cross_entropy",
 )
 def nll(self, target, weight=None, reduction: str = "mean", ignore_index: int = -100):
     """Return the negative scores of the targets' classes, and the sum of their weights."""
+
+
+@composite(function=False, method=False)
+def nll_backward(F, grad, sizes, target, weight, total_weight, reduction: str, ignore_index: int):
+    """Return the gradient of `nll` by scores of the shape `sizes`."""
+    grad = _distribute_gradient(F, grad, target, weight, total_weight, reduction, ignore_index)
+    return F.class_spread(-grad, target, sizes[min(len(sizes), 2) - 1], ignore_index)
 
 
 @nll.jvp("self")

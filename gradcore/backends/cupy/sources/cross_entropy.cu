@@ -1,4 +1,5 @@
-// Cross entropy of scores with target classes: forward with the statistics that backward needs, and backward.
+// Cross entropy of scores with target classes: forward with the statistics that backward needs, and backward. Negative
+// log-likelihood (nll) of scores that are logarithms of probabilities already: forward and backward.
 //
 // GRADCORE_TYPE is the type of the scores, their powers and gradients, and of weights, GRADCORE_INDEX that of the targets.
 // Losses, weights of rows, totals and the divisor are of type A, float for halves. Scores are dense, of shape (batch,
@@ -20,11 +21,17 @@ struct Row {
     i64 classes, points, ignored, number;
     i64* found;
 
+    // Return whether a target is a class that counts, and write to `found` one that is neither a class nor ignored.
+    GRADCORE_FUNCTION bool counts(i64 target) const {
+        const bool is_class = target != ignored && target >= 0 && target < classes;
+        if (!is_class && target != ignored) note(target, number, found);
+        return is_class;
+    }
+
     GRADCORE_FUNCTION void finish(i64 row, i64 target, A top, A total, A* losses, A* weights, A* totals) const {
-        const bool counts = target != ignored && target >= 0 && target < classes;
-        if (!counts && target != ignored) note(target, number, found);
-        const A factor = !counts ? A(0) : weight ? load(weight[target]) : A(1);
-        losses[row] = counts ? (log(total) - (load(x[target * points]) - top)) * factor : A(0);
+        const bool known = counts(target);
+        const A factor = !known ? A(0) : weight ? load(weight[target]) : A(1);
+        losses[row] = known ? (log(total) - (load(x[target * points]) - top)) * factor : A(0);
         weights[row] = factor;
         totals[row] = total;
     }
@@ -152,4 +159,63 @@ extern "C" __global__ void cross_entropy_backward_rows(const T* grad, const Inde
         }
         put(out, place, i, some);
     });
+}
+
+// ---------------------------------------------------------------------------------------------- reduced losses
+
+// Write the sum of the losses of all rows, or their weighted mean, and the sum of the weights. One block runs, and all of
+// its threads take part. `out` may be null.
+GRADCORE_FUNCTION void write_reduced(A loss, A weight, T* out, A* total_weight, bool mean) {
+    loss = row_sum(loss);
+    weight = row_sum(weight);
+    if (threadIdx.x) return;
+    *total_weight = weight;
+    if (out) *out = store<T>(mean ? loss / weight : loss);
+}
+
+// Reduce losses and weights of rows, with one block.
+extern "C" __global__ void reduce_losses(const A* losses, const A* weights, T* out, A* total_weight, const i64 rows,
+                                         const bool mean) {
+    A loss = 0, weight = 0;
+    for (i64 row = threadIdx.x; row < rows; row += blockDim.x) {
+        loss += losses[row];
+        weight += weights[row];
+    }
+    write_reduced(loss, weight, out, total_weight, mean);
+}
+
+// ------------------------------------------------------------------------------------ negative log-likelihood
+
+// Weighted negative scores of the targets. Each of `rounded`, `losses` and `weights` has an element for each row, or is
+// null. If `total_weight` is not null, one block runs and reduces the rows.
+extern "C" __global__ void nll(const T* x, const Index* targets, const T* weight, T* rounded, A* losses, A* weights, T* out,
+                               A* total_weight, const i64 rows, const i64 classes, const i64 points, const i64 ignored,
+                               const i64 number, i64* found, const bool mean) {
+    const Row arguments{x, weight, classes, points, ignored, number, found};
+    A sum = 0, sum_of_weights = 0;
+    for (i64 row = first_index(); row < rows; row += index_step()) {
+        const i64 target = targets[row];
+        A loss = 0, factor = 0;
+        if (arguments.counts(target)) {
+            factor = weight ? load(weight[target]) : A(1);
+            loss = -load(x[(row / points * classes + target) * points + row % points]) * factor;
+        }
+        if (rounded) rounded[row] = store<T>(loss);
+        if (losses) losses[row] = loss;
+        if (weights) weights[row] = factor;
+        sum += loss;
+        sum_of_weights += factor;
+    }
+    if (total_weight) write_reduced(sum, sum_of_weights, out, total_weight, mean);
+}
+
+// Compute the gradient of the scores: minus the gradient of the row's loss at its target, and zeros.
+extern "C" __global__ void nll_backward(const T* grad, const Index* targets, const T* weight, const A* divisor, T* out,
+                                        const i64 size, const i64 classes, const i64 points, const i64 ignored,
+                                        const i64 grad_step) {
+    for (i64 i = first_index(); i < size; i += index_step()) {
+        const i64 point = i % points, k = i / points % classes, row = i / points / classes * points + point;
+        const i64 target = targets[row];
+        out[i] = store<T>(k == target ? -gradient_of(grad, row, target, weight, divisor, classes, ignored, grad_step) : A(0));
+    }
 }
