@@ -675,6 +675,51 @@ def test_negative_log_likelihood_in_a_graph(device: str) -> None:
         gc.cuda.synchronize()
 
 
+# -- losses of probabilities --------------------------------------------------------------------------------------
+
+
+def _losses_of_probabilities(x: Any, target: Any, weight: Any, reduction: str) -> list[Any]:
+    """Return the losses of scores with and without weights of positive targets, and of their sigmoid."""
+    of_scores = F.binary_cross_entropy_with_logits
+    return [
+        of_scores(x, target, weight, reduction=reduction),
+        of_scores(x, target, reduction=reduction, pos_weight=None if weight is None else weight + 1),
+        F.binary_cross_entropy(x.sigmoid(), target, weight, reduction=reduction),
+    ]
+
+
+@pytest.mark.parametrize("shape", [(7, 5), (1,), (0, 3), ()], ids=str)
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("fusion", [True, False])
+def test_losses_of_probabilities(
+    device: str, shape: tuple[int, ...], reduction: str, fusion: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(config, "fusion", lambda: fusion)
+    rng = np.random.default_rng(0)
+    for dtype, is_weighted, number in itertools.product(DTYPES, (False, True), range(3)):
+        x, target, factors = drawn(rng, dtype, *shape), drawn(rng, dtype, *shape).sigmoid(), drawn(rng, dtype, *shape)
+        found = []
+        for where in (device, "cpu"):
+            weight = factors.square().to(where) if is_weighted else None
+            loss = lambda x, t, w=weight, k=number: _losses_of_probabilities(x, t, w, reduction)[k]  # noqa: E731
+            found.append(with_gradients(loss, x.to(where), target.to(where), second=dtype.itemsize > 2))
+        agree(*found, str(dtype))
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64], ids=str)
+def test_launches_of_losses_of_probabilities(device: str, dtype: Any) -> None:
+    x = gc.full((6, 7), 0.5, dtype=dtype, device=device).requires_grad_()
+    target, weight = x.detach().clone(), gc.ones(7, dtype=dtype, device=device)
+    for loss, reduction in itertools.product(
+        (F.binary_cross_entropy, F.binary_cross_entropy_with_logits), ("mean", "sum", "none")
+    ):
+        call = lambda loss=loss, reduction=reduction: loss(x, target, weight, reduction=reduction)  # noqa: E731
+        out = call()
+        ones = gc.ones_like(out)
+        assert launches(call) == 1 + (reduction == "mean")  # and a sum of CUB's
+        assert launches(lambda out=out, ones=ones: gc.autograd.grad(out, x, ones, retain_graph=True)) == 1
+
+
 # -- extrema with an index ----------------------------------------------------------------------------------------
 
 

@@ -32,6 +32,7 @@ from gradcore.backends.cupy.kernels import (
     words_of,
 )
 from gradcore.backends.cupy.linalg import CudaLinearAlgebra
+from gradcore.backends.cupy.losses import CudaLosses
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import Pools, PrivatePool
 from gradcore.backends.cupy.optimizers import CudaOptimizers
@@ -119,6 +120,7 @@ class CupyBackend(
     CudaEpilogues,
     CudaFlashAttention,
     CudaRows,
+    CudaLosses,
     CudaReductions,
     CudaWindows,
     CudaResizing,

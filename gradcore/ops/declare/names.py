@@ -89,7 +89,7 @@ is_large least_squares linalg_cond linalg_diagonal linalg_lstsq linalg_matrix_ex
 linalg_pinv linalg_vander matrix_exp matrix_power pinverse pseudo_inverse vander
 """,
     "losses.bce_losses": """
-bce bce_with_logits binary_cross_entropy binary_cross_entropy_with_logits kl_div
+bce bce_backward bce_with_logits bce_with_logits_backward binary_cross_entropy binary_cross_entropy_with_logits kl_div
 """,
     "losses.cross_entropy": """
 class_ones class_pick class_spread class_totals class_weights cross_entropy linear_cross_entropy nll nll_backward

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce as reduce_
+from math import prod
 from typing import Any
 
 from gradcore.core import dtypes
@@ -18,10 +19,7 @@ def _apply_weight(t: Any, weight: Any) -> Any:
 
 
 @general(
-    lambda F, grad, self, target, weight, reduction: (
-        _apply_weight(upstream(grad, self.shape, reduction), weight)
-        * F.div(self - target, F.clamp((1 - self) * self, 1e-12, None))
-    ),
+    lambda F, grad, self, target, weight, reduction: F.bce_backward(grad, self, target, weight, reduction),
     target=lambda F, grad, self, weight, reduction: (
         _apply_weight(upstream(grad, self.shape, reduction), weight) * (F.log1p(-self) - F.log(self))
     ),
@@ -34,6 +32,15 @@ def bce(K, self, target, weight=None, reduction: str = "mean"):
     log_complement = K.clamp(K.log1p(-self), -100, None)
     losses = target * (log_complement - K.clamp(K.log(self), -100, None)) - log_complement
     return reduce_losses(K, _apply_weight(losses, weight), reduction)
+
+
+@composite(function=False, method=False)
+def bce_backward(F, grad, self, target, weight, reduction: str):
+    """Return the gradient of `bce` by the probabilities."""
+    if reduction == "mean":
+        grad = grad / prod(self.shape)
+    grad = _apply_weight(grad, weight)
+    return grad * F.div(self - target, F.clamp((1 - self) * self, 1e-12, None))
 
 
 @bce.jvp("self")
@@ -117,8 +124,8 @@ def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
 
 
 @general(
-    lambda F, grad, self, target, weight, pos_weight, reduction: (
-        _apply_weight(upstream(grad, self.shape, reduction), weight) * _logit_slope(F, self, target, pos_weight)
+    lambda F, grad, self, target, weight, pos_weight, reduction: F.bce_with_logits_backward(
+        grad, self, target, weight, pos_weight, reduction
     ),
     target=lambda F, grad, self, weight, pos_weight, reduction: (
         _apply_weight(upstream(grad, self.shape, reduction), weight) * _target_slope(F, self, pos_weight)
@@ -130,6 +137,15 @@ def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
 def bce_with_logits(K, self, target, weight=None, pos_weight=None, reduction: str = "mean"):
     """Compute `binary_cross_entropy_with_logits` of tensors of one shape."""
     return reduce_losses(K, _apply_weight(_logit_loss(K, self, target, pos_weight), weight), reduction)
+
+
+@composite(function=False, method=False)
+def bce_with_logits_backward(F, grad, self, target, weight, pos_weight, reduction: str):
+    """Return the gradient of `bce_with_logits` by the scores."""
+    if reduction == "mean":
+        grad = grad / prod(self.shape)
+    grad = _apply_weight(grad, weight)
+    return grad * _logit_slope(F, self, target, pos_weight)
 
 
 @bce_with_logits.jvp("self")
