@@ -148,6 +148,10 @@ def own_sources() -> list[tuple[str, tuple[str, ...]]]:
               for kind, index in itertools.product(C_NAMES.values(), ("i64", "u8"))]  # fmt: skip
     found += [("ctc", (f"-DGRADCORE_TYPE={kind}",)) for kind in ("float", "double")]
     found += [
+        ("counts", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_COUNT={'i64' if kind[0] in 'iu' else kind}"))
+        for kind in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "float", "double")
+    ]
+    found += [
         ("selection", (f"-DGRADCORE_TYPE={element}", f"-DGRADCORE_KIND={kind}", f"-DGRADCORE_INFINITY={infinity}",
                        "-DGRADCORE_MOST=2048"))
         for element, kind, infinity in ELEMENTS

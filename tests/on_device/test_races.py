@@ -116,6 +116,17 @@ def cross_entropy(device: str) -> list[Any]:
     return found
 
 
+@program("counts", "find_range count_numbers count_in_bins add_weights")
+def counts(device: str) -> list[Any]:
+    """In shared memory by one block and by several, and in global memory."""
+    found: list[Any] = []
+    for size, bins in ((500, 9), (500, 2500), (20000, 9)):
+        whole = gc.tensor(np.random.default_rng(1).integers(0, bins, size), device=device)
+        x = drawn(device, size)
+        found += [whole.bincount(), whole.bincount(x.abs().double()), x.histc(bins), x.histc(bins, -1, 1)]
+    return found
+
+
 @program("CTC", "ctc_forward ctc_backward")
 def ctc(device: str) -> list[Any]:
     targets = gc.tensor(np.random.default_rng(1).integers(1, 12, (4, 40)), device=device)

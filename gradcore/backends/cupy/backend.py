@@ -13,6 +13,7 @@ import numpy as np
 from gradcore.backends import sync_debug
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.convolution import CudaConvolution
+from gradcore.backends.cupy.counts import CudaCounts
 from gradcore.backends.cupy.ctc import CudaCtc
 from gradcore.backends.cupy.einsum import CudaContractions
 from gradcore.backends.cupy.elementwise import CudaElementwise
@@ -100,6 +101,9 @@ _SYNCHRONIZING = (
     "number",
 )  # fmt: skip
 
+#: Operations whose kernels report that they wait, as they do so only if a number of classes or a range was not given.
+_REPORTING = frozenset(["one_hot", "histc", "bincount"])
+
 
 def _note_waiting(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Return `kernel` wrapped so that each call is reported as a synchronization (see `set_sync_debug_mode`)."""
@@ -127,6 +131,7 @@ class CupyBackend(
     CudaConvolution,
     CudaIndexing,
     CudaSelection,
+    CudaCounts,
     CudaCtc,
     CudaSparse,
     CudaLinearAlgebra,
@@ -164,8 +169,7 @@ class CupyBackend(
     def kernel_of(self, name: str) -> Callable[..., Any]:
         """Return the kernel called `name`. It reports a synchronization if the host has to wait for its result."""
         kernel = super().kernel_of(name)
-        # `one_hot` knows the number of classes, if it was given.
-        return _note_waiting(kernel) if name != "one_hot" and name in self.synchronizing else kernel
+        return _note_waiting(kernel) if name in self.synchronizing and name not in _REPORTING else kernel
 
     @property
     def special(self) -> Any:
@@ -341,11 +345,6 @@ class CupyBackend(
             out[later] = covered
             step *= 2
         return out
-
-    def bincount_of(self, x: Any, weights: Any = None, minlength: int = 0) -> Any:
-        if weights is not None:
-            determinism.alert("_bincount_cuda")
-        return super().bincount_of(x, weights, minlength)
 
     # -- random numbers --------------------------------------------------------------------------------------
 

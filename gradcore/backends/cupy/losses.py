@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.portable.reductions import Reductions
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -17,7 +19,7 @@ __all__ = ["CudaLosses"]
 class CudaLosses(CudaKernels, Reductions):
     """Losses whose bodies are elementwise before the reduction; without fusion the bodies run."""
 
-    evaluate_formula: Any
+    evaluate_formula: Callable[..., AnyArray]
 
     def bce(self, x: Array, target: Array, weight: Array | None, reduction: str) -> Array:
         losses = self.evaluate_formula("bce", _losses, x=x, target=target, weight=weight)
@@ -25,7 +27,7 @@ class CudaLosses(CudaKernels, Reductions):
 
     def bce_backward(self, grad: Array, x: Array, target: Array, weight: Array | None, reduction: str) -> Array:
         operands = {"grad": grad, "count": _divisor(x, reduction), "x": x, "target": target, "weight": weight}
-        return self.evaluate_formula("bce_backward", _gradient, **operands)  # type: ignore[no-any-return]
+        return self.evaluate_formula("bce_backward", _gradient, **operands)
 
     def bce_with_logits(
         self, x: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction: str
@@ -46,7 +48,7 @@ class CudaLosses(CudaKernels, Reductions):
             "grad": grad, "count": _divisor(x, reduction), "x": x, "target": target, "weight": weight,
             "pos_weight": pos_weight,
         }  # fmt: skip
-        return self.evaluate_formula("bce_with_logits_backward", _logit_gradient, **operands)  # type: ignore[no-any-return]
+        return self.evaluate_formula("bce_with_logits_backward", _logit_gradient, **operands)
 
     def _reduce_elements(self, losses: Array, reduction: str) -> Array:
         if reduction == "none":
@@ -62,17 +64,19 @@ def _divisor(x: Array, reduction: str) -> float:
 # The formulas call the declared bodies, as `F` is a tracer or, without fusion, the backend with the methods above.
 
 
-def _losses(F: Any, x: Any, target: Any, weight: Any) -> Any:
+def _losses(F: object, x: AnyArray, target: AnyArray, weight: AnyArray) -> AnyArray:
     return Backend.bodies["bce"](F, x, target, weight, "none")
 
 
-def _gradient(F: Any, grad: Any, count: float, x: Any, target: Any, weight: Any) -> Any:
+def _gradient(F: object, grad: AnyArray, count: float, x: AnyArray, target: AnyArray, weight: AnyArray) -> AnyArray:
     return Backend.bodies["bce_backward"](F, grad / count, x, target, weight, "none")
 
 
-def _logit_losses(F: Any, x: Any, target: Any, weight: Any, pos_weight: Any) -> Any:
+def _logit_losses(F: object, x: AnyArray, target: AnyArray, weight: AnyArray, pos_weight: AnyArray) -> AnyArray:
     return Backend.bodies["bce_with_logits"](F, x, target, weight, pos_weight, "none")
 
 
-def _logit_gradient(F: Any, grad: Any, count: float, x: Any, target: Any, weight: Any, pos_weight: Any) -> Any:
+def _logit_gradient(
+    F: object, grad: AnyArray, count: float, x: AnyArray, target: AnyArray, weight: AnyArray, pos_weight: AnyArray
+) -> AnyArray:
     return Backend.bodies["bce_with_logits_backward"](F, grad / count, x, target, weight, pos_weight, "none")

@@ -24,6 +24,7 @@ from gradcore.backends.kernel_rules import RowKernel, row_kernels, writes
 from gradcore.backends.portable.cross_entropy import LossGradients, Targets
 from gradcore.backends.portable.normalization import Normalization, NormGradients, Triple
 from gradcore.backends.portable.reductions import Dims, Reductions
+from gradcore.core.typing import AnyArray
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -76,7 +77,7 @@ def _takes_loss(backend: CudaRows, x: Array, target: Array, weight: Array, *sett
 
 
 def _takes_nll_gradient(
-    backend: CudaRows, grad: Array, sizes: Sequence[int], target: Array, weight: Array, *settings: Any
+    backend: CudaRows, grad: Array, sizes: Sequence[int], target: Array, weight: Array, *settings: object
 ) -> bool:
     return bool(prod(sizes)) and _takes_loss(backend, grad, target, weight)
 
@@ -351,7 +352,9 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
             kernel(*launch, (*inputs, losses, weights, powers, total, *sizes, flag))
         return *self._reduce_losses(losses, weights, reduction, x, target), powers, total
 
-    def _reduce_losses(self, losses: Any, weights: Any, reduction: str, x: Any, target: Any) -> tuple[Any, Any]:
+    def _reduce_losses(
+        self, losses: AnyArray, weights: AnyArray, reduction: str, x: AnyArray, target: AnyArray
+    ) -> tuple[AnyArray, AnyArray]:
         """Return the losses of rows, their sum or their weighted mean, in the dtype of `x`, and the sum of weights."""
         if reduction == "none":
             return losses.astype(x.dtype, copy=False), weights.sum()

@@ -156,36 +156,41 @@ class Sorting:
         """Return the number of occurrences of each integer, or the sum of the weights of these."""
         xp = self.xp
         if not x.size:
-            return xp.zeros(minlength, "int64" if weights is None else _sum_type(weights))
-        if x.min() < 0:
+            return xp.zeros(minlength, "int64" if weights is None else self.sum_type(weights))
+        self.check_counted(x.min(), self.number(x.max()))
+        counts = xp.bincount(x, weights, minlength)
+        return counts if weights is None else counts.astype(self.sum_type(weights))
+
+    def check_counted(self, least: Any, largest: Any) -> None:
+        """Raise PyTorch's errors unless `bincount` can count numbers from `least` to `largest`."""
+        if least < 0:
             raise RuntimeError("bincount only supports 1-d non-negative integral inputs.")
         limit = 2**63 - 1
         # The number of counts would exceed int64, and NumPy would write outside of its array.
-        if self.number(x.max()) >= limit:
+        if largest >= limit:
             raise RuntimeError(f"maximum value of input overflowed, it should be < {limit} but got {limit}")
-        counts = xp.bincount(x, weights, minlength)
-        return counts if weights is None else counts.astype(_sum_type(weights))
+
+    def sum_type(self, weights: Array) -> str:
+        """Return the dtype of sums of weights."""
+        return "float32" if weights.dtype == "float32" else "float64"
 
     def histogram_of(self, x: Array, bins: int, low: float, high: float) -> Array:
         """Return the number of elements in each bin between `low` and `high`; if these are equal, those of the data."""
         xp = self.xp
         flat = x.reshape(-1)
-        if low == high and flat.size:
-            low, high = float(flat.min()), float(flat.max())
-            if not (low - low == 0 == high - high):
-                raise RuntimeError(f"torch.histc: range of [{low}, {high}] is not finite")
         if low == high:
-            low, high = low - 1, high + 1
+            low, high = self.check_range(*((float(flat.min()), float(flat.max())) if flat.size else (low, high)))
         flat = flat[(flat >= low) & (flat <= high)]
         bin_index = ((flat - low) / (high - low) * bins).astype("int64")
         return xp.bincount(xp.minimum(bin_index, bins - 1), minlength=bins).astype(x.dtype)
+
+    def check_range(self, low: float, high: float) -> tuple[float, float]:
+        """Return the range of the data, or one of width 2 if it has none; raise PyTorch's error if it is infinite."""
+        if not (low - low == 0 == high - high):
+            raise RuntimeError(f"torch.histc: range of [{low}, {high}] is not finite")
+        return (low - 1, high + 1) if low == high else (low, high)
 
 
 def comparable(x: Array) -> Array:
     """Return bools as the numbers 0 and 1, whatever bytes represent True, and everything else unchanged."""
     return (x.astype("uint8") != 0).astype("uint8") if x.dtype.kind == "b" else x
-
-
-def _sum_type(weights: Array) -> str:
-    """Return the dtype of sums of weights."""
-    return "float32" if weights.dtype == "float32" else "float64"

@@ -26,6 +26,14 @@ struct Largest {
     }
 };
 
+// Return the smaller number, or NaN if one of the two is NaN.
+struct Smallest {
+    template <class T>
+    GRADCORE_FUNCTION T operator()(T x, T y) const {
+        return x <= y || x != x ? x : y;
+    }
+};
+
 // Combine the values of a warp's threads, and return the result in all of them. The order does not depend on timing.
 template <class T, class Combine>
 GRADCORE_FUNCTION T warp_reduce(T value, Combine combine) {

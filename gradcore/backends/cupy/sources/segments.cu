@@ -14,11 +14,6 @@ struct Product {
     GRADCORE_FUNCTION A operator()(A x, A y) const { return x * y; }
 };
 
-// Return the smaller number, or NaN if one of the two is NaN.
-struct Smallest {
-    GRADCORE_FUNCTION A operator()(A x, A y) const { return x <= y || x != x ? x : y; }
-};
-
 // A thread goes over rows up to the next multiple of `chunk`, or to the end of its segment. Partial results of a
 // segment that begins before the chunk are written to `heads`, those of a segment that continues after it to `tails`. A
 // second launch combines these in order.
