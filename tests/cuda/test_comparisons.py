@@ -17,14 +17,14 @@ from tests.cuda.host import KERNEL, needs_compiler
 #: Compared bit for bit, with another translation, in tests/test_philox_devices.py.
 ELSEWHERE = {Path("philox.cu")}
 #: Compared with CuPy's wheel in tests/on_device: test_launches.py, test_convolution.py, test_implicit_convolution.py,
-#: test_sparse.py, test_ctc.py, test_selection.py, test_rows.py, test_counts.py.
+#: test_sparse.py, test_ctc.py, test_selection.py, test_rows.py, test_counts.py, test_scans.py.
 ON_DEVICE = {
     "add_parts", "add_weights", "amax_joined", "amin_joined", "channel_gradients", "channel_scales",
     "channel_statistics", "channel_variances", "columns", "convolve_gradients", "convolve_images", "count_digits",
     "count_in_bins", "count_numbers", "cross_entropy_backward_rows", "cross_entropy_points", "cross_entropy_rows",
     "ctc_backward", "ctc_forward", "depthwise", "depthwise_input", "depthwise_weight", "find_chosen", "find_range",
-    "grid_sampler", "grid_sampler_backward",
-    "images", "kth_of_rows", "move_statistics", "order_keys", "order_keys_by_row", "prod_joined", "sort_rows",
+    "grid_sampler", "grid_sampler_backward", "images", "kth_of_rows", "mode_rows", "move_statistics",
+    "order_keys", "order_keys_by_row", "prod_joined", "scan_columns", "scan_rows", "search_rows", "sort_rows",
     "sparse_rows", "sparse_samples", "sum_joined", "take_chosen", "take_order", "topk_rows",
 }  # fmt: skip
 

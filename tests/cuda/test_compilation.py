@@ -29,6 +29,7 @@ from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.cupy.flash_attention import defines
 from gradcore.backends.cupy.kernels import C_NAMES, INCLUDE, compile_options
 from gradcore.backends.cupy.products import REAL_NAMES
+from gradcore.backends.cupy.scans import SCANNED_TYPES
 from gradcore.optim.adam import adam
 from tests.cuda.host import KERNEL, cupy_include, includes, kept_in
 from tests.cuda.test_fused_kernels import CASES, UNKNOWN, HostBackend
@@ -140,6 +141,10 @@ def _attention(tensor: bool) -> list[Any]:
     return [(file, tuple(f"-DGRADCORE_{k.upper()}={v}" for k, v in found.items())) for file, found in macros]
 
 
+#: Types of elements that are scanned, and those in which they are compared.
+SCANNED = sorted(set(SCANNED_TYPES.values()))
+
+
 def own_sources() -> list[tuple[str, tuple[str, ...]]]:
     """Files with the types that they are compiled for."""
     found: list[tuple[str, tuple[str, ...]]]
@@ -151,6 +156,7 @@ def own_sources() -> list[tuple[str, tuple[str, ...]]]:
         ("counts", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_COUNT={'i64' if kind[0] in 'iu' else kind}"))
         for kind in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "float", "double")
     ]
+    found += [("scans", (f"-DGRADCORE_TYPE={kind}", f"-DGRADCORE_WIDE={wide}")) for kind, wide in SCANNED]
     found += [
         ("selection", (f"-DGRADCORE_TYPE={element}", f"-DGRADCORE_KIND={kind}", f"-DGRADCORE_INFINITY={infinity}",
                        "-DGRADCORE_MOST=2048"))

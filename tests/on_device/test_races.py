@@ -127,6 +127,16 @@ def counts(device: str) -> list[Any]:
     return found
 
 
+@program("scans", "scan_rows scan_columns mode_rows search_rows")
+def scans(device: str) -> list[Any]:
+    """Rows of warps, and rows of blocks in one round and in several."""
+    found: list[Any] = []
+    for shape in ((11, 40), (3, 200), (2, 700)):
+        x = drawn(device, *shape).mul(3).round()
+        found += [*x.cummax(1), *x.cummin(0), *x.mode(1), gc.searchsorted(x.sort(1).values, x)]
+    return found
+
+
 @program("CTC", "ctc_forward ctc_backward")
 def ctc(device: str) -> list[Any]:
     targets = gc.tensor(np.random.default_rng(1).integers(1, 12, (4, 40)), device=device)

@@ -41,6 +41,7 @@ from gradcore.backends.cupy.record_stream import Lifetimes
 from gradcore.backends.cupy.reductions import CudaReductions
 from gradcore.backends.cupy.resampling import CudaResizing
 from gradcore.backends.cupy.rows import CudaRows
+from gradcore.backends.cupy.scans import CudaScans
 from gradcore.backends.cupy.selection import CudaSelection
 from gradcore.backends.cupy.sparse import CudaSparse
 from gradcore.backends.cupy.windows import CudaWindows
@@ -132,6 +133,7 @@ class CupyBackend(
     CudaIndexing,
     CudaSelection,
     CudaCounts,
+    CudaScans,
     CudaCtc,
     CudaSparse,
     CudaLinearAlgebra,

@@ -284,7 +284,7 @@ def _running(name, word):
         lambda F, grad, self_shape, dim, indices: (
             F.gather_backward(grad, self_shape, dim, indices) if self_shape else grad
         ),
-        name=name, fields="values indices", differentiable=(0,),
+        name=name, fields="values indices", differentiable=(0,), half_on_cuda="selection forward",
         samples=lambda: [
             case(floats(3, 4, form="distinct"), 1), case(floats(5, 2), 0), case(floats(), 0), case(floats(0), 0)
         ],

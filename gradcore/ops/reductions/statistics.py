@@ -277,7 +277,12 @@ def mode(K, self, dim: int = -1, keepdim: bool = False):
     return along(K.mode_along, self, dim, keepdim)
 
 
-selection(mode, "mode", samples=lambda: [case(floats(3, 5)), case(floats(4, 3), 0, True), case(floats())])
+selection(
+    mode,
+    "mode",
+    half_on_cuda="selection forward",
+    samples=lambda: [case(floats(3, 5)), case(floats(4, 3), 0, True), case(floats())],
+)
 
 
 # -- quantiles --------------------------------------------------------------------------------------------------------
