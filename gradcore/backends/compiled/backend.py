@@ -6,6 +6,7 @@ from gradcore.backends.compiled.attention import CompiledAttention
 from gradcore.backends.compiled.conversions import CompiledConversions
 from gradcore.backends.compiled.convolution import CompiledConvolution
 from gradcore.backends.compiled.ctc import CompiledCtc
+from gradcore.backends.compiled.factors import CompiledFactors
 from gradcore.backends.compiled.fourier import CompiledFourier
 from gradcore.backends.compiled.half_reductions import CompiledHalfReductions
 from gradcore.backends.compiled.halves import CompiledHalves
@@ -29,6 +30,7 @@ class CompiledBackend(
     CompiledConversions,
     CompiledConvolution,
     CompiledCtc,
+    CompiledFactors,
     CompiledFourier,
     CompiledHalves,
     CompiledIndexing,

@@ -25,7 +25,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "matrices.cpp": (), "convolution.cpp": ("-ffp-contract=fast",), "conversions.cpp": (), "ctc.cpp": (),
     "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "steps.cpp": (),
     "products.cpp": ("-ffp-contract=fast",), "fourier.cpp": ("-ffp-contract=fast",), "narrow.cpp": (),
-    "pooling.cpp": (), "random.cpp": (), "attention.cpp": (),
+    "pooling.cpp": (), "random.cpp": (), "attention.cpp": (), "factors.cpp": ("-ffp-contract=fast",),
 }  # fmt: skip
 #: Linker script for the package's libraries: functions of C++ (`_Z...`) are not exported.
 _EXPORTS = "{ local: _Z*; };\n"
