@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 HOME = Path(
@@ -21,6 +22,10 @@ LIBRARIES = (
 
 os.environ.setdefault("CUPY_HOST_HOME", str(HOME))
 os.environ.setdefault("CUPY_HOST_INCLUDE", str(HOME / "include"))
+# CuPy 14.0 takes the folder of NVRTC's library, which is `HOME` here, for CUDA's, and passes its headers to NVRTC.
+# Those in `HOME` are for g++. This variable comes first.
+_packages = HOME / "venv" / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+os.environ.setdefault("CUDA_PATH", str(_packages / "nvidia" / "cuda_runtime"))
 #: Whether NVIDIA's compiler takes the place of g++, and its PTX is run: see `ptx`.
 BY_NVRTC = os.environ.get("CUPY_HOST_COMPILER") == "nvrtc"
 _tools = [HOME / "ptx" / name for name in ("build.py", "instructions.h", "nvrtc.py", "translate.py")]
