@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import gradcore as gc
-from gradcore.compiler.capture import trusted
 
 __all__ = ["CONTAINERS", "OBJECTS", "OTHERS", "Outcome", "check", "compose", "draw", "parse_options"]
 
@@ -428,13 +427,11 @@ def _called(call: Any, *args: Any) -> Any:
 def check(program: Program, cpp: Any = False) -> Outcome:
     """Compare a program, compiled, with itself: before, after and after another change of its state."""
     settings = gc.get_num_threads(), gc.get_float32_matmul_precision(), sys.getrecursionlimit()
-    packages, trusted._PACKAGES = trusted._PACKAGES, (*trusted._PACKAGES, "/nowhere/site-packages")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return _compare(program, cpp)
     finally:
-        trusted._PACKAGES = packages
         gc.set_num_threads(settings[0])
         gc.set_float32_matmul_precision(settings[1])
         sys.setrecursionlimit(settings[2])

@@ -427,7 +427,7 @@ def test_a_file_beside_the_script_and_in_site_packages_are_alike(
 ) -> None:
     beside = outcomes_of_library(tmp_path / "beside", monkeypatch)
     packages = tmp_path / "site-packages"
-    monkeypatch.setattr(trusted, "_PACKAGES", (*trusted._PACKAGES, str(packages)))
+    monkeypatch.setattr(trusted, "_STANDARD", (*trusted._STANDARD, os.path.join(tmp_path, "")))
     assert outcomes_of_library(packages, monkeypatch) == beside
     assert beside[:3] == [[4.0] * 8, [9.0] * 4, True]
     assert beside[6:8] == [[*map(float, range(1, 9))], [*map(float, range(9, 13))]]

@@ -176,11 +176,8 @@ def _state_of_history(t: Any) -> tuple[Any, ...]:
 
 def _find_reachable(roots: list[Any], ends: Collection[Any]) -> set[Any]:
     """Return the nodes that can be reached from `roots` in the autograd graph, but not through `ends`."""
-    waiting, seen = [*roots], {*roots}
-    while waiting:
-        node = waiting.pop()
-        for edge in () if node in ends else node._edges:
-            if edge is not None and edge[0] not in seen:
-                seen.add(edge[0])
-                waiting.append(edge[0])
+    seen, layer = {*roots}, {*roots}
+    while layer:
+        layer = {edge[0] for node in layer if node not in ends for edge in node._edges if edge is not None} - seen
+        seen |= layer
     return seen

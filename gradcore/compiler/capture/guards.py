@@ -375,7 +375,9 @@ class Guards(LibraryGuards):
         if self.misses or type(value) is not types.ModuleType or "__getattr__" in vars(value):
             missing = self.bind(frozenset(names - vars(value).keys()))
             self.require(f"{name}.__dict__.keys().isdisjoint({missing})", f"names that {text} lacks")
-        for each in sorted((vars(value).keys() if self.every else names) & vars(value).keys()):
+        # Functions of the module have read `__builtins__` when they were created.
+        attributes = vars(value).keys() - ({"__builtins__"} - self.user_names)
+        for each in sorted(attributes if self.every else attributes & names):
             if value is sys and each == "modules":
                 raise Unguardable(Code.STATE, "sys.modules cannot be checked")
             self.visit(vars(value)[each], f"{name}.__dict__.get({each!r})", f"{text}.{each}")
@@ -416,7 +418,7 @@ class Guards(LibraryGuards):
         kind = type(value)
         attrs, slots = getattr(value, "__dict__", None), objects.slots_of(kind)
         has_plain_state = type(attrs) is dict or (attrs is None and slots)
-        is_of_c = objects.has_state_in_c(kind) or str(kind.__module__).startswith(("numpy", "random"))
+        is_of_c = objects.has_state_in_c(kind) or str(kind.__module__).partition(".")[0] in ("numpy", "random")
         if not has_plain_state or is_of_c or hasattr(kind, "__next__"):
             raise Unguardable(Code.STATE, f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         self.visit(kind, f"type({name})", f"type of {text}")

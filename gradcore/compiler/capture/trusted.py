@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import sysconfig
 import types
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,9 +46,12 @@ PURE_FUNCTIONS: dict[str, frozenset[str] | None] = {
 }
 #: ``Py_TPFLAGS_HEAPTYPE``: whether a class was made at run time.
 HEAP_TYPE = 1 << 9
-_STANDARD = tuple({sysconfig.get_paths()[name] for name in ("stdlib", "platstdlib")})
-_PACKAGES = tuple({sysconfig.get_paths()[name] for name in ("purelib", "platlib")})
-_NUMPY = str(Path(np.__file__).parent)  # wherever it is installed
+#: Folders, and the archive in which some distributions of Python have the standard library. Packages may be installed
+#: in a folder of the standard library, also in that of the Python from which a virtual environment was created.
+_STANDARD = tuple({os.path.join(sysconfig.get_paths()[name], "") for name in ("stdlib", "platstdlib")})
+_ARCHIVE = f"{os.sep}python{sys.version_info[0]}{sys.version_info[1]}.zip{os.sep}"
+_OF_PACKAGES = frozenset(("dist-packages", "site-packages"))
+_NUMPY = os.path.join(os.path.dirname(np.__file__), "")  # wherever it is installed
 #: Packages that are trusted if gradcore calls them, and count as user code otherwise.
 _USED = frozenset(("cuda", "cupy", "cupy_backends", "cupyx", "fastrlock", "numpy", "scipy"))
 
@@ -56,7 +59,8 @@ _USED = frozenset(("cuda", "cupy", "cupy_backends", "cupyx", "fastrlock", "numpy
 def is_library(namespace: dict[str, Any]) -> bool:
     """Return whether `namespace` is the globals of trusted code: of gradcore, NumPy, or a pure module."""
     root, file = _origin(namespace)
-    if root == "gradcore" or root.startswith("namedtuple_") or file.startswith(_NUMPY):
+    is_of_named_tuple = root.startswith("namedtuple_") and "_tuple_new" in namespace and not file
+    if root == "gradcore" or is_of_named_tuple or file.startswith(_NUMPY):
         return True
     return root in PURE_MODULES and (is_standard(namespace) or root == "typing_extensions")
 
@@ -69,15 +73,19 @@ def is_of_numpy(namespace: dict[str, Any]) -> bool:
 def is_standard(namespace: dict[str, Any]) -> bool:
     """Return whether `namespace` is the globals of a standard library module."""
     root, file = _origin(namespace)
-    if file.startswith(_STANDARD) and not file.startswith(_PACKAGES):
-        return True
+    if file.startswith(_STANDARD):
+        return _OF_PACKAGES.isdisjoint(file.split(os.sep))
     # A user's file may have the name of a standard library module.
-    return root in sys.stdlib_module_names and root != "__main__" and (not file or ".zip" in file)
+    is_builtin = not file and getattr(namespace.get("__spec__"), "origin", None) in ("built-in", "frozen")
+    return root in sys.stdlib_module_names and root != "__main__" and (is_builtin or _ARCHIVE in file)
 
 
 def is_foreign(namespace: dict[str, Any]) -> bool:
     """Return whether `namespace` belongs to code that is trusted only when gradcore itself calls it."""
-    return is_standard(namespace) or _origin(namespace)[0] in _USED
+    root, file = _origin(namespace)
+    # The packages of CUDA's headers share the name `cuda`, which a user's file may also have.
+    is_of_user = root == "cuda" and _OF_PACKAGES.isdisjoint(file.split(os.sep))
+    return is_standard(namespace) or (root in _USED and not is_of_user)
 
 
 def _origin(namespace: dict[str, Any]) -> tuple[str, str]:
@@ -86,8 +94,8 @@ def _origin(namespace: dict[str, Any]) -> tuple[str, str]:
 
 
 def backend_packages() -> tuple[str, ...]:
-    """Return the packages that the backends in use declare as their own."""
-    return tuple(name for backend in registry.in_use() for name in backend.packages)
+    """Return the packages that the backends in use declare as their own, each with a dot at the end."""
+    return tuple(f"{name}." for backend in registry.in_use() for name in backend.packages)
 
 
 def is_generated(code: types.CodeType) -> bool:

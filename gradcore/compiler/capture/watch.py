@@ -369,7 +369,7 @@ class Watch(Observed):
         code, kind, namespace = frame.f_code, "library", frame.f_globals
         is_trusted = trusted.is_library(namespace) or trusted.is_generated(code)
         name = str(namespace.get("__name__", ""))
-        if code in self._skipped or code in _IMPORTING or name.startswith(self._backends):
+        if code in self._skipped or code in _IMPORTING or f"{name}.".startswith(self._backends):
             kind = "skipped"
         elif not is_trusted and trusted.is_foreign(namespace):
             kind = "foreign"  # Where user code calls it, it counts as user code.
@@ -415,9 +415,8 @@ class Watch(Observed):
         """Return whether code called by foreign code is trusted: of a backend's package, generated, or a library's."""
         namespace = frame.f_globals
         name = str(namespace.get("__name__", ""))
-        if not name or name.startswith(self._backends) or trusted.is_generated(frame.f_code):
-            return True
-        return trusted.is_library(namespace) or trusted.is_foreign(namespace)
+        is_hidden = not name or f"{name}.".startswith(self._backends) or trusted.is_generated(frame.f_code)
+        return is_hidden or trusted.is_library(namespace) or trusted.is_foreign(namespace)
 
     def _is_called_by_library(self, frame: types.FrameType) -> bool:
         """Return whether trusted code is the caller."""

@@ -195,8 +195,6 @@ class Effects:
 
     def changes(self, memory: frozenset[int], start: int, stop: int) -> bool:
         """Return whether a call from position `start` up to `stop` (excluded) writes to this memory."""
-        if self.written.isdisjoint(memory):
-            return False
         for positions in (self._positions[m] for m in memory & self.written):
             index = bisect_left(positions, start)
             if index < len(positions) and positions[index] < stop:
