@@ -343,19 +343,24 @@ class RNNBase(_Recurrent):
     ) -> None:
         super().__init__()
         self.mode, self.input_size, self.hidden_size, self.num_layers = mode, input_size, hidden_size, num_layers
-        self.bias, self.batch_first, self.dropout = bias, batch_first, float(dropout)
+        self.bias, self.batch_first, self.dropout = bias, batch_first, dropout
         self.bidirectional, self.proj_size = bidirectional, proj_size
         self._check()
+        self.dropout = float(dropout)
         self._add(self._shapes(), device, dtype)
 
     def _check(self) -> None:
-        if isinstance(self.dropout, bool) or not 0 <= self.dropout <= 1:
+        dropout: Any = self.dropout
+        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
-        for name in ("input_size", "hidden_size", "num_layers"):
-            if not isinstance(getattr(self, name), int):
-                raise TypeError(f"{name} should be of type int, got: {type(getattr(self, name)).__name__}")
+        kinds: dict[str, type] = dict.fromkeys(("input_size", "hidden_size", "num_layers"), int)
+        kinds |= dict.fromkeys(("bias", "batch_first", "bidirectional"), bool)
+        for name, kind in kinds.items():
+            if not isinstance(getattr(self, name), kind):
+                found = type(getattr(self, name)).__name__
+                raise TypeError(f"{name} should be of type {kind.__name__}, got: {found}")
         if self.dropout and self.num_layers == 1:
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
@@ -366,6 +371,8 @@ class RNNBase(_Recurrent):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} must be greater than zero")
         check_count("num_layers", self.num_layers)
+        if self.proj_size < 0:
+            raise ValueError("proj_size should be a positive integer or zero to disable projections")
         if self.proj_size >= self.hidden_size:
             raise ValueError("proj_size has to be smaller than hidden_size")
 

@@ -140,6 +140,20 @@ def stacked(T, change=None):
     return {k: (v.shape, v.requires_grad, v.is_leaf) for k, v in {**params, **buffers}.items()}
 
 
+def recurrent_slope(T):
+    """Return the gradient of the state of a layer whose inputs are NaN, where the slope of `relu` is one."""
+    layer, state = T.nn.RNN(2, 1, nonlinearity="relu"), T.zeros(1, 1, requires_grad=True)
+    layer.load_state_dict({name: T.ones_like(w) for name, w in layer.state_dict().items()})
+    layer(T.full((3, 2), float("nan")), state)[0].sum().backward()
+    return state.grad
+
+
+def drawn_windows(T):
+    """Pool an image without a batch by windows that are drawn for a batch."""
+    x, drawn = T.arange(64.0).reshape(1, 4, 4, 4), T.tensor([[[0.1, 0.5, 0.9]], [[0.0, 0.0, 0.0]]])
+    return T.nn.functional.fractional_max_pool3d(x, 2, output_size=2, _random_samples=drawn)
+
+
 PROGRAMS = {
     "recurrent dims": lambda T: T.nn.RNN(2, 3)(T.ones(2)),
     "recurrent size": lambda T: T.nn.RNN(2, 3)(T.ones(2, 3)),
@@ -148,6 +162,11 @@ PROGRAMS = {
     "recurrent dropout": lambda T: T.nn.RNN(2, 3, dropout=0.5),
     "recurrent nonlinearity": lambda T: T.nn.RNN(2, 3, nonlinearity="x"),
     "recurrent projection": lambda T: T.nn.LSTM(2, 3, proj_size=3),
+    "recurrent projection below zero": lambda T: T.nn.LSTM(2, 3, proj_size=-1),
+    "recurrent bias": lambda T: T.nn.GRU(2, 3, bias=1),
+    "recurrent batches": lambda T: T.nn.LSTM(2, 3, batch_first=None),
+    "recurrent dropout for certain": lambda T: T.nn.LSTM(2, 3, 2, dropout=True),
+    "recurrent slope at NaN": recurrent_slope,
     "no layers": lambda T: T.nn.LSTM(2, 3, 0),
     "dims of a cell": lambda T: T.nn.LSTMCell(2, 3)(T.ones(1, 2, 2)),
     "containers": containers,
@@ -170,6 +189,10 @@ PROGRAMS = {
     "call of a module list": lambda T: T.nn.ModuleList()(1),
     "groups": lambda T: T.nn.Conv2d(3, 4, 2, groups=2),
     "padding": lambda T: T.nn.Conv2d(4, 4, 2, 2, padding="same"),
+    "no kernel": lambda T: T.nn.functional.conv2d(T.ones(1, 2, 4, 4), T.ones(3, 2, 0, 2)),
+    "no volume": lambda T: T.nn.functional.conv3d(T.ones(1, 2, 4, 4, 4), T.ones(3, 2, 1, 0, 2)),
+    "drawn windows": drawn_windows,
+    "classes of a score": lambda T: T.nn.functional.multilabel_soft_margin_loss(T.ones(2, 1), T.ones(2, 4)),
     "probability": lambda T: T.nn.Dropout(2.0),
     "dims": lambda T: T.nn.BatchNorm2d(2)(T.ones(2, 2)),
     "reduction": lambda T: T.nn.MSELoss(reduction="other")(T.ones(2), T.ones(2)),

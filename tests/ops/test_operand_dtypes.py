@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.core import dtypes
+from gradcore.nn import functional as F
 from gradcore.ops.declare.table import OPS, Op
 from tests.ops.cases import Drawn, cases
 
@@ -252,6 +254,64 @@ def test_convolutions_refuse_bools(n: int, transposed: bool, device: str) -> Non
         assert call(x.long(), w.long()).dtype is gc.int64, name
         with pytest.raises(NotImplementedError, match=rf"\"{kernel}.* not implemented for 'Bool'"):
             call(x.bool(), w.bool())
+
+
+#: Operations that order numbers, or square them as if they were real.
+OF_REAL_NUMBERS: dict[str, Callable[[Any], Any]] = {
+    "max_pool1d": lambda x: F.max_pool1d(x[0], 2),
+    "max_pool2d": lambda x: F.max_pool2d(x, 2, return_indices=True),
+    "max_pool3d": lambda x: F.max_pool3d(x, 2),
+    "adaptive_max_pool1d": lambda x: F.adaptive_max_pool1d(x[0], 2),
+    "adaptive_max_pool2d": lambda x: F.adaptive_max_pool2d(x, 2),
+    "adaptive_max_pool3d": lambda x: F.adaptive_max_pool3d(x, 2),
+    "embedding_bag": lambda x: F.embedding_bag(gc.tensor([[0, 1]]), x[0, 0], mode="max"),
+    "index_reduce": lambda x: x.index_reduce(0, gc.tensor([0]), x, "amax"),
+    "scatter_reduce": lambda x: x.scatter_reduce(0, gc.zeros(1, 2, 4, 4, dtype=gc.int64), x, "amin"),
+    "mse_loss": lambda x: F.mse_loss(x, x),
+    "smooth_l1_loss": lambda x: F.smooth_l1_loss(x, x),
+    "huber_loss": lambda x: F.huber_loss(x, x),
+    "binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(x, x),
+    "targets of binary_cross_entropy_with_logits": lambda x: F.binary_cross_entropy_with_logits(x.real, x),
+    "cross_entropy": lambda x: F.cross_entropy(x[0, 0], gc.tensor([0, 1, 2, 3])),
+    "layer_norm": lambda x: F.layer_norm(x, (4,)),
+    "group_norm": lambda x: F.group_norm(x, 2),
+    "local_response_norm": lambda x: F.local_response_norm(x, 2),
+    "glu": lambda x: F.glu(x),
+    "scaled_dot_product_attention": lambda x: F.scaled_dot_product_attention(x, x, x),
+    "multi_head_attention_forward": lambda x: F.multi_head_attention_forward(
+        *[x[0]] * 3, 4, 2, x.new_ones(12, 4), out_proj_weight=x[0, 0]
+    ),
+    "pdist": lambda x: F.pdist(x[0, 0]),
+    "alpha_dropout": lambda x: F.alpha_dropout(x, training=True),
+}
+
+
+@pytest.mark.parametrize("name", OF_REAL_NUMBERS)
+def test_operations_of_real_numbers_refuse_complex_ones(name: str) -> None:
+    x = gc.rand(1, 2, 4, 4)
+    OF_REAL_NUMBERS[name](x)
+    with pytest.raises(NotImplementedError, match="not implemented for 'ComplexFloat'"):
+        OF_REAL_NUMBERS[name](x.to(gc.complex64))
+
+
+def test_operations_refuse_integers_and_bools_that_would_cut_off_their_results() -> None:
+    matrix, vector = gc.tensor([[4, 1], [2, 3]]), gc.tensor([1, 1])
+    for call in (
+        lambda: gc.geqrf(matrix),
+        lambda: gc.linalg.householder_product(matrix, vector),
+        lambda: gc.ormqr(matrix, vector, matrix),
+    ):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+            call()
+    bools = matrix > 1
+    for call in (
+        lambda: gc.gradient(bools),
+        lambda: bools.index_reduce(0, gc.tensor([0, 1]), bools, "mean"),
+        lambda: bools.scatter_reduce(0, matrix % 2, bools, "mean"),
+        lambda: gc.nn.functional.embedding_bag(gc.tensor([[0, 1]]), bools),
+    ):
+        with pytest.raises(NotImplementedError, match="not implemented for 'Bool'"):
+            call()
 
 
 def test_one_place_says_what_is_not_implemented() -> None:

@@ -378,7 +378,7 @@ void rnn_back(const Sequence& s, const Array& upstreams, const Array& weights, c
             T* inner = data<T>(of_inflows) + first * width;
             if (s.relu) {
 #pragma omp simd
-                for (i64 i = 0; i < count * width; ++i) inner[i] = of_h[i] * chosen(result[i] > 0, T(1), T(0));
+                for (i64 i = 0; i < count * width; ++i) inner[i] = of_h[i] * chosen(result[i] <= 0, T(0), T(1));
             } else {
 #pragma omp simd
                 for (i64 i = 0; i < count * width; ++i) inner[i] = of_h[i] * (1 - result[i] * result[i]);

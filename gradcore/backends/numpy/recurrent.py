@@ -324,7 +324,7 @@ class NumpyRecurrent(Recurrent):
         `of_h` holds the gradient by the final state and is overwritten with that by the initial one.
         """
         if relu:
-            np.greater(result, 0, of_inflow)
+            np.logical_not(result <= 0, of_inflow)  # one at NaN, as `relu` has
         else:
             _slope_of_tanh(result, of_inflow)
         for n, each, arriving in _views(steps, of_inflow, upstream, back=True):

@@ -392,7 +392,7 @@ def rnn_gradients(F: Any, run: Run, arguments: RnnGradients) -> tuple[Any, ...]:
     grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = arguments
     steps = Steps(result.shape, sizes, reverse)
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
-    slopes = F.where(result > 0, F.ones_like(result), 0) if relu else 1 - result * result
+    slopes = F.where(result <= 0, 0, F.ones_like(result)) if relu else 1 - result * result
     upstream, slopes = _upstream(F, steps, grad, result), steps.split(F, slopes)
     hidden = _State(F, _or_zeros(F, grad_h, h0), steps.sizes[steps.order[-1]])
     gradients: list[Any] = [None] * len(steps.sizes)

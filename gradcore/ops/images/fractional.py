@@ -73,6 +73,11 @@ def _pool(
         raise RuntimeError("Expect _random_samples to have the same dtype as input")
     if samples is None:
         samples = F.rand(*lead, n, dtype=input.dtype, device=input.device)
+    elif samples.ndim != 3 or samples.shape[0] < lead[0] or tuple(samples.shape[1:]) != (lead[1], n):
+        raise RuntimeError(
+            f"Expect _random_samples of shape {[*lead, n]}, or of a larger batch, but got {list(samples.shape)}"
+        )
+    samples = F.narrow(samples, 0, 0, lead[0])
     # The last dim of an image comes first in the samples, but the first dim of a volume.
     order = (1, 0) if n == 2 else (0, 1, 2)
     starts = [

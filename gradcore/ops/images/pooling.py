@@ -351,6 +351,7 @@ def _declare_max_pool(n: int) -> None:
         """
         windows = _windows(name, input, n, kernel_size, stride, padding, dilation)
         _check_output(input, n, windows, ceil_mode)
+        check_implemented(f"max_pool{max(n, 2)}d", input, "bc")
         out, indices = F.max_pool(input, *windows, ceil_mode)
         return (out, indices) if return_indices else out
 
@@ -452,6 +453,7 @@ def _declare_adaptive(n: int) -> None:
         sizes = _output_size(maximum, input, n, output_size)
         _check_input(maximum, input, n)
         check_elements((*input.shape[:-n], *sizes))
+        check_implemented(f"adaptive_max_pool{max(n, 2)}d", input, "bc")
         out, indices = F.adaptive_max_pool(input, sizes)
         return (out, indices) if return_indices else out
 

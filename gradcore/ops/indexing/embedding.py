@@ -6,6 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 from gradcore.core.dtypes import INTEGER
+from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.shapes import check_elements
 from gradcore.ops.declare.table import bilinear, composite, constant
@@ -258,6 +259,7 @@ def embedding_bag(
             [3.]])
     """
     _check_bag(input, weight, mode, scale_grad_by_freq, sparse, per_sample_weights)
+    check_implemented("embedding_bag", weight, "bc")
     padding_idx = _check_padding_idx(input, weight, padding_idx)
     bounds = _offsets(input, offsets, include_last_offset)
     if max_norm is not None:

@@ -7,7 +7,7 @@ import math
 from gradcore.core import dtypes
 from gradcore.core.errors import warn_once
 from gradcore.ops.declare.annotations import Number
-from gradcore.ops.declare.checks import check_fits, overflow
+from gradcore.ops.declare.checks import check_fits, check_implemented, overflow
 from gradcore.ops.declare.geometry import broadcast_shape
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats, ints
@@ -252,6 +252,11 @@ def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: 
     `reduce` is ``'sum'``, ``'prod'``, ``'mean'``, ``'amax'`` or ``'amin'``; with ``include_self=False`` the previous
     elements are ignored.
 
+    Raises
+    ------
+    NotImplementedError
+        For extrema of complex numbers, and the mean of bools.
+
     Examples
     --------
     >>> gc.scatter_reduce(gc.zeros(2), 0, gc.tensor([0, 0, 1]), gc.tensor([1.0, 5.0, 3.0]), "amax")
@@ -259,6 +264,7 @@ def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: 
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
+    check_implemented(f"scatter_gather_tensor_cpu_reduce_{reduce}", self, WITHOUT.get(reduce, ""))
     dim = _check_dim_and_index("scatter", self, dim, index, src)
     return K.reduced_along(self, dim, index, K.cut(src, index), reduce, include_self)
 
@@ -266,6 +272,10 @@ def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: 
 @scatter_reduce.vjp("self", "src")
 def _(F, grad, self, src, result, dim, index, reduce, include_self):
     return reduced_gradients(F, grad, self, dim, index, src, result, reduce, include_self)
+
+
+#: Categories of dtypes that have no such reduction, see `check_implemented`.
+WITHOUT = {"amax": "c", "amin": "c", "mean": "b"}
 
 
 def reduced_gradients(F, grad, self, dim, index, src, result, reduce, include_self):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, constants, floats
 from gradcore.ops.declare.table import composite, general, not_implemented
@@ -46,6 +47,7 @@ def linalg_householder_product(K, input, tau):
     torch.Size([3, 2])
     """
     name = "torch.linalg.householder_product"
+    check_implemented("orgqr_cpu", input, "bi")
     if input.ndim < 2:
         raise RuntimeError(f"{name}: input must have at least 2 dimensions.")
     if input.shape[-2] < input.shape[-1]:
@@ -104,6 +106,7 @@ def geqrf(K, self):
     (torch.Size([3, 2]), torch.Size([2]))
     """
     check_matrix("torch.geqrf", self, "input")
+    check_implemented("geqrf_cpu", self, "bi")
     return K.raw_qr(self)
 
 
@@ -145,6 +148,7 @@ def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
     """
     if tau.shape[-1] != min(input.shape[-2:]):
         raise RuntimeError("torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])")
+    check_implemented("ormqr_cpu", input, "bi")
     for name, t in (("tau", tau), ("other", other)):
         if t.dtype is not input.dtype:
             raise RuntimeError(

@@ -203,7 +203,8 @@ def binary_cross_entropy_with_logits(
     """
     if target.shape != input.shape:
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
-    check_implemented("log_sigmoid_cpu", input, "bi")
+    check_implemented("log_sigmoid_cpu", input, "bic")
+    check_implemented("log_sigmoid_cpu", target, "c")
     tensors = [t for t in (input, target, weight, pos_weight) if t is not None]
     common = reduce_(dtypes.promote_types, (t.dtype for t in tensors))
     check_castable(common, target.dtype)

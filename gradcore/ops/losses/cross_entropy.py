@@ -344,7 +344,7 @@ def cross_entropy(
     """
     if not 0.0 <= label_smoothing <= 1.0:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing:g}")
-    check_implemented("log_softmax_lastdim_kernel_impl", input, "bi")
+    check_implemented("log_softmax_lastdim_kernel_impl", input, "bic")
     if input.shape == target.shape and input.ndim:
         return _probabilities_loss(F, input, target, weight, reduction, ignore_index, label_smoothing)
     target = _checked_target(F, input, target, weight)
@@ -360,7 +360,7 @@ def cross_entropy(
 def _probabilities_loss(
     F: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, label_smoothing: float
 ) -> Any:
-    if not target.dtype.is_differentiable:
+    if not target.dtype.is_floating_point:
         raise RuntimeError(
             f"Expected floating point type for target with class probabilities, got {target.dtype.scalar_name}"
         )

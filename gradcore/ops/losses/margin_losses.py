@@ -101,7 +101,8 @@ def multilabel_soft_margin_loss(F, input, target, weight=None, reduction: str = 
     losses = -(target * F.logsigmoid(input) + (1 - target) * F.logsigmoid(-input))
     if weight is not None:
         losses = losses * weight
-    return reduce_losses(F, F.mean(losses, -1), reduction)
+    dim = input.ndim - 1  # the classes of the input, also if the target has more dims
+    return reduce_losses(F, F.sum(losses, dim) / input.shape[dim], reduction)
 
 
 # -- losses of one input -------------------------------------------------------------------------------------

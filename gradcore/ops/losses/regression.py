@@ -183,7 +183,7 @@ def mse_loss(
     input, target = pair(F, input, target)
     if weight is not None:
         return weight_losses(F, F.square(input - target), weight, original, reduction)
-    check_implemented("mse_cpu", input, "bi")
+    check_implemented("mse_cpu", input, "bic")
     return F.mse_loss_of(input, target, reduction, 1.0)
 
 
@@ -241,7 +241,7 @@ def smooth_l1_loss(
     input, target = pair(F, input, target)
     if beta == 0:
         return reduce_losses(F, F.abs(input - target), reduction)
-    check_implemented("smooth_l1_cpu", input, "bi")
+    check_implemented("smooth_l1_cpu", input, "bic")
     return F.smooth_l1_loss_of(input, target, reduction, beta)
 
 
@@ -264,7 +264,7 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
         raise RuntimeError("huber_loss does not support non-positive values for delta.")
     original = input
     input, target = pair(F, input, target)
-    check_implemented("huber_cpu", input, "bi")
+    check_implemented("huber_cpu", input, "bic")
     check_castable(input.dtype, original.dtype)
     if weight is None:
         return F.to(F.huber_loss_of(input, target, reduction, delta), original.dtype)

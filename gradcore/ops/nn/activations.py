@@ -549,6 +549,7 @@ def glu(K, self, dim: int = -1):
     >>> gc.nn.functional.glu(gc.tensor([1.0, 2.0, 0.0, 0.0]))
     tensor([0.5000, 1.0000])
     """
+    check_implemented("glu_cpu", self, "c")
     first, gate = _halves(self, dim)
     return first * K.sigmoid(gate)
 

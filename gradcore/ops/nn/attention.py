@@ -272,7 +272,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, attn_mask: Any, is_causal:
             f"Expected query, key, and value to have the same dtype, but got query.dtype: {names[0]} key.dtype: "
             f"{names[1]} and value.dtype: {names[2]} instead."
         )
-    check_implemented("softmax_lastdim_kernel_impl", query, "bi")
+    check_implemented("softmax_lastdim_kernel_impl", query, "bic")
     if attn_mask is not None:
         if attn_mask.dtype not in (dtypes.bool_, dtypes.float32, query.dtype):
             raise RuntimeError(

@@ -160,7 +160,7 @@ def group_norm(F, input, num_groups: int, weight=None, bias=None, eps: float = 1
                 f"shape {list(tensor.shape)} and input of shape {sizes}"
             )
     _check_count([sizes[0] * sizes[1] // num_groups, num_groups, *sizes[2:]])
-    check_implemented("GroupNormKernelImpl", input, "bi")
+    check_implemented("GroupNormKernelImpl", input, "bic")
     check_parameters(input, weight, bias)
     return F.native_group_norm(input, weight, bias, num_groups, eps)[0]
 

@@ -137,6 +137,10 @@ def convolution(
     stride, padding, dilation = _check_settings(n, stride, padding, dilation)
     output_padding = check_convolution_setting("output_padding", output_padding, n, 0)
     _check_operands(n, self.shape, weight.shape, None if bias is None else bias.shape, groups, transposed)
+    if 0 in weight.shape[2:]:
+        depth, height, width = (1,) * (3 - n) + tuple(weight.shape[2:])
+        image, volume = f" kernel_height: {height} kernel_width: {width}", f": {depth} x {height} x {width} (TxHxW)"
+        raise RuntimeError(f"kernel size should be greater than zero, but got{image if n < 3 else volume}")
     settings: Any = (stride, padding, dilation, groups)
     size = None
     if transposed:

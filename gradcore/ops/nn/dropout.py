@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.core.errors import warn
+from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, elementwise, general
 from gradcore.ops.images.spatial import declare_for_dims, spatial
@@ -84,6 +85,7 @@ def _alpha_drop(F: Any, input: Any, shape: tuple[int, ...], p: float, training: 
     """Replace elements by the saturation value with probability `p`, and restore mean and variance linearly."""
     if not training or not p or not input.numel():
         return input
+    check_implemented("bernoulli_scalar_cpu_", input, "c")
     if p == 1:
         noise, shift = input.new_zeros(shape), input.new_zeros(shape)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import sqrt
 from typing import Any
 
+from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite
 from gradcore.ops.nn.attention import attend, attend_and_drop
@@ -181,6 +182,7 @@ def multi_head_attention_forward(
     (torch.Size([5, 2, 4]), torch.Size([2, 5, 5]))
     """
     _check(query, key, value, embed_dim_to_check, num_heads)
+    check_implemented("softmax_lastdim_kernel_impl", query, "bic")
     if is_causal and attn_mask is None:
         raise RuntimeError("Need attn_mask if specifying the is_causal hint.")
     batched = query.ndim == 3

@@ -202,7 +202,7 @@ def layer_norm(F, input, normalized_shape: Sequence[int], weight=None, bias=None
     shape = _checked_shape(input, normalized_shape)
     _check_like("weight", weight, shape)
     _check_like("bias", bias, shape)
-    check_implemented("LayerNormKernelImpl", input, "bi")
+    check_implemented("LayerNormKernelImpl", input, "bic")
     check_parameters(input, weight, bias)
     return F.native_layer_norm(input, weight, bias, len(shape), eps)[0]
 
@@ -322,6 +322,7 @@ def local_response_norm(F, input, size: int, alpha: Scalar = 1e-4, beta: Scalar 
         raise ValueError(f"Expected 3D or higher dimensionality input (got {input.ndim} dimensions)")
     if not prod(input.shape):
         return input
+    check_implemented("avg_pool2d", input, "c")
     flat = F.reshape(F.square(input), (input.shape[0], 1, input.shape[1], -1))
     padded = F.constant_pad_nd(flat, (0, 0, size // 2, (size - 1) // 2))
     mean = F.reshape(F.avg_pool(padded, (size, 1), (1, 1), (0, 0), False, True, None), input.shape)

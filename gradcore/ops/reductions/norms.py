@@ -6,7 +6,7 @@ from math import inf
 
 from gradcore.backends.portable.host_tables import list_combinations
 from gradcore.ops.declare.annotations import Dims, DType, Order, Scalar
-from gradcore.ops.declare.checks import dtype_of
+from gradcore.ops.declare.checks import check_implemented, dtype_of
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import all_dims, axes, keep_reduced_dims, wrap_dim
@@ -338,6 +338,7 @@ def pdist(F, input, p: float = 2.0):
         raise RuntimeError(f"pdist only supports 2D tensors, got: {input.ndim}D")
     if p < 0:
         raise RuntimeError("pdist only supports non-negative p values")
+    check_implemented("pdist", input, "c")
     n = input.shape[0]
     pairs = list_combinations(n, 2, False, n * (n - 1) // 2)
     left, right = (F.index_select(input, 0, F.index_tensor(pairs[:, k], input)) for k in (0, 1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradcore.ops.declare.annotations import Dims, Spacing
+from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.shapes import all_dims
 from gradcore.ops.declare.table import composite
@@ -61,6 +62,7 @@ def gradient(F, input, *, spacing: Spacing = None, dim: Dims = None, edge_order:
     dims = all_dims(dim, input.ndim)
     if any(input.shape[d] < edge_order + 1 for d in dims):
         raise RuntimeError(f"{_NAME} expected each dimension size to be at least edge_order+1")
+    check_implemented("gradient", input, "b")  # a difference of bools
     if not (input.is_floating_point() or input.is_complex()):
         input = input.float()
     steps = _steps(F, input, spacing, dims, dim is None)
