@@ -350,7 +350,7 @@ class RNNBase(_Recurrent):
         self._add(self._shapes(), device, dtype)
 
     def _check(self) -> None:
-        dropout: Any = self.dropout
+        dropout: object = self.dropout
         if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
