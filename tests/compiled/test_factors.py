@@ -203,3 +203,38 @@ def test_complex_and_large_triangles_are_left_to_blas(compiled: Any, ran: Ran) -
     for a in (large, complex_one):
         np.testing.assert_array_equal(compiled.solve_triangle(a, a, True), PLAIN.solve_triangle(a, a, True))
     assert not ran
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("kind", ["distinct", "equal", "equal with a rotation", "equal with other gradients", "NaN"])
+def test_gaps_of_values(compiled: Any, ran: Ran, kind: str, dtype: str) -> None:
+    calls = 0
+    for batch in ((), (2, 3)):
+        for n in (1, 2, 5, 17, 40):
+            x, scale = (draw(*batch, n, n, dtype=dtype) + 3 for _ in range(2))
+            values, gradients = (np.sort(draw(*batch, n, dtype=dtype) + k) for k in range(2))
+            if kind != "distinct":
+                values[..., n // 2 :] = values[..., n // 2, None]
+                gradients[..., n // 2 :] = gradients[..., n // 2, None]
+                x[..., n // 2 :, n // 2 :] = 1
+            if kind == "equal with a rotation":
+                x[..., -1, n // 2] = 2
+            elif kind == "equal with other gradients":
+                gradients[..., -1] += 1
+            elif kind == "NaN":
+                values[..., 0] = np.nan
+            for of_values, skews in itertools.product((None, gradients), (False, True)):
+                found = compiled.divide_by_gaps(x, values, scale, of_values, skews)
+                expected = PLAIN.divide_by_gaps(x, values, scale, of_values, skews)
+                np.testing.assert_array_equal(found, expected)
+                assert found.dtype == expected.dtype
+                calls += 1
+    assert ran == [("gradcore_divide_by_gaps", np.dtype(dtype).char)] * calls
+
+
+def test_gaps_of_strided_and_complex_matrices(compiled: Any, ran: Ran) -> None:
+    x, values = draw(6, 6, dtype="float64"), np.arange(6.0)
+    for other in (x.T, x + 1j):
+        found = compiled.divide_by_gaps(other, values, other, None, True)
+        np.testing.assert_array_equal(found, PLAIN.divide_by_gaps(other, values, other, None, True))
+    assert not ran

@@ -1,7 +1,7 @@
-// LU and Cholesky factors, and solutions of triangular systems, of matrices of middle size. A call of LAPACK copies them
-// to column-major order and back.
+// LU and Cholesky factors, and solutions of triangular systems, of matrices of middle size; a part of the derivatives of
+// eigenvectors and singular vectors. A call of LAPACK copies matrices to column-major order and back.
 //
-// A panel is a copy of as many columns as two vector registers have lanes, in adjacent rows. All kernels of this file
+// A panel is a copy of as many columns as two vector registers have lanes, in adjacent rows. The kernels
 // subtract from rows of a panel their products with the rows before, in tiles that stay in registers.
 
 #include <algorithm>
@@ -334,10 +334,66 @@ bool run_solve_lu(i64 threads, i64 adjoint, const Array& lu, const Array& pivots
     return true;
 }
 
+// Return the largest absolute value times `units`, or NaN if a value is NaN.
+template <class T>
+T bound_of_largest(const T* x, i64 n, T units) {
+    T most = 0, sum = 0;
+    for (i64 i = 0; i < n; ++i) {
+        most = std::max(most, magnitude(x[i]));
+        sum += magnitude(x[i]);
+    }
+    return std::isnan(sum) ? sum : most * units;
+}
+
+template <class T>
+T bound_of_sum(const T* x, i64 n, T units) {
+    T sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (i64 i = 0; i < n; ++i) sum += magnitude(x[i]);
+    return sum * units;
+}
+
+// The operation `divide_by_gaps` for real matrices. `of_values` may have no elements.
+template <class T>
+void run_divide_by_gaps(i64 skews, const Array& x, const Array& values, const Array& scale, const Array& of_values,
+                        const Array& out) {
+    const i64 n = values.extents[values.dims - 1], count = count_matrices(x);
+    const T units = sizeof(T) == 4 ? T(0x1p-20) : T(0x1p-49);
+    const bool has_gradients = of_values.size() > 0;
+    for (i64 m = 0; m < count; ++m) {
+        const T* const a = reinterpret_cast<const T*>(x.data) + m * n * n;
+        const T* const value = reinterpret_cast<const T*>(values.data) + m * n;
+        const T* const gradient = has_gradients ? reinterpret_cast<const T*>(of_values.data) + m * n : nullptr;
+        const T least_gap = bound_of_largest(value, n, units);
+        const T least = bound_of_sum(reinterpret_cast<const T*>(scale.data) + m * n * n, n * n, units);
+        const T least_gradient = has_gradients ? bound_of_sum(gradient, n, units) : T(0);
+        for (i64 i = 0; i < n; ++i) {
+            const T* const row = a + i * n;
+            T* const to = reinterpret_cast<T*>(out.data) + (m * n + i) * n;
+            i32 equal = 0;
+#pragma omp simd reduction(+ : equal)
+            for (i64 j = 0; j < n; ++j) {
+                const T gap = value[j] - value[i];
+                equal += magnitude(gap) <= least_gap;
+                to[j] = row[j] / gap;
+            }
+            for (i64 j = 0; equal > 1 && j < n; ++j) {  // The gap of the diagonal is zero.
+                if (!(magnitude(value[j] - value[i]) <= least_gap)) continue;
+                const bool unseen = magnitude(skews ? row[j] - a[j * n + i] : row[j]) <= least &&
+                                    (!has_gradients || magnitude(gradient[j] - gradient[i]) <= least_gradient);
+                to[j] = unseen ? T(0) : row[j] / T(0);
+            }
+            to[i] = has_gradients ? gradient[i] : T(0);
+        }
+    }
+}
+
 }  // namespace
 
 }  // namespace gradcore
 
+BUILTIN(gradcore_divide_by_gaps_f, &gradcore::run_divide_by_gaps<float>)
+BUILTIN(gradcore_divide_by_gaps_d, &gradcore::run_divide_by_gaps<double>)
 BUILTIN(gradcore_factor_lu_f, &gradcore::run_factor_lu<float>)
 BUILTIN(gradcore_factor_lu_d, &gradcore::run_factor_lu<double>)
 BUILTIN(gradcore_factor_cholesky_f, &gradcore::run_factor_cholesky<float>)

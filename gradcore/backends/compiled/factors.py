@@ -15,7 +15,7 @@ __all__ = ["CompiledFactors"]
 
 #: Least and largest number of rows of a matrix for factorizations; the largest one for systems, and for those with one
 #: right-hand side and LU factors, of which LAPACK reads each column once.
-_LEAST, _MOST, _MOST_SOLVED, _MOST_SOLVED_ALONE = 33, 256, 512, 128
+_LEAST, _MOST, _MOST_SOLVED, _MOST_SOLVED_ALONE = 33, 512, 512, 128
 
 
 def _is_supported(a: AnyArray) -> bool:
@@ -40,6 +40,18 @@ def _broadcast_batches(*arrays: AnyArray) -> list[AnyArray]:
         return list(arrays)
     shape = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     return [np.broadcast_to(a, (*shape, *a.shape[-2:])) for a in arrays]
+
+
+def _has_real_gaps(
+    backend: Any, x: AnyArray, values: AnyArray, scale: AnyArray, of_values: AnyArray | None = None, skews: bool = False
+) -> bool:
+    arrays = (x, values, scale) if of_values is None else (x, values, scale, of_values)
+    return (
+        _is_supported(x)
+        and x.shape == scale.shape == (*values.shape, values.shape[-1])
+        and (of_values is None or of_values.shape == values.shape)
+        and all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in arrays)
+    )
 
 
 class CompiledFactors(CompiledCalls):
@@ -77,4 +89,17 @@ class CompiledFactors(CompiledCalls):
         solve = self._function("gradcore_solve_lu", lu.dtype.char)
         if not solve(threads.available(), adjoint, lu, pivots, b, out):
             return super().solve_lu(lu, pivots, b, adjoint)
+        return out
+
+    @kernel_for(_has_real_gaps)
+    def divide_by_gaps(
+        self,
+        x: AnyArray,
+        values: AnyArray,
+        scale: AnyArray,
+        of_values: AnyArray | None = None,
+        skews: bool = False,
+    ) -> AnyArray:
+        out, given = np.empty(x.shape, x.dtype), values[:0] if of_values is None else of_values
+        self._function("gradcore_divide_by_gaps", x.dtype.char)(skews, x, values, scale, given, out)
         return out

@@ -67,8 +67,8 @@ masked_select put scatter scatter_add scatter_reduce scatter_src scatter_value t
 cholesky cholesky_factor cholesky_inverse cholesky_solve linalg_cholesky linalg_cholesky_ex
 """,
     "linalg.decompositions": """
-assert_small complex_eigenvalues_without_vectors eigenvalues_without_vectors linalg_eig linalg_eigh linalg_eigvals
-linalg_eigvalsh linalg_qr linalg_svd linalg_svdvals qr singular_values_without_vectors svd
+assert_small complex_eigenvalues_without_vectors divide_by_gaps eigenvalues_without_vectors linalg_eig linalg_eigh
+linalg_eigvals linalg_eigvalsh linalg_qr linalg_svd linalg_svdvals qr singular_values_without_vectors svd
 """,
     "linalg.determinants": """
 adjugate adjugate_change det is_regular linalg_det linalg_slogdet logdet new_eye slogdet trace

@@ -52,13 +52,17 @@ def _rounding_bound(F, x, reduce="sum"):
     return getattr(F, reduce)(sizes, (-2, -1), True) * (2.0**-20 if sizes.dtype.itemsize == 4 else 2.0**-49)
 
 
-def _divide_by_gaps(F, x, values, turned, scale, of_values=None):
+@composite(**_PRIVATE)
+def divide_by_gaps(F, x, values, scale, of_values=None, skews: bool = False):
     """Return `x`, the gradient by rotations of pairs of vectors, divided by the gaps between their `values`.
 
-    The vectors of equal values may be rotated among themselves. If the loss does not depend on that rotation,
-    `turned`, its gradient by the rotation, is a rounding error compared with `scale`, and the quotient is zero. If
-    the loss depends on it, or if the gradients `of_values` of the equal values differ, there is no derivative: the
-    quotient is infinite or NaN. In forward mode `x` and `turned` are the rotation itself, up to the gaps.
+    The diagonal is zero or, if it is given, `of_values`: the gradient by the values.
+
+    The vectors of equal values may be rotated among themselves. If the loss does not depend on that rotation, its
+    gradient by the rotation is a rounding error compared with `scale`, and the quotient is zero. If the loss depends
+    on it, or if the gradients `of_values` of the equal values differ, there is no derivative: the quotient is
+    infinite or NaN. The gradient by the rotation is ``x - x.mH`` if `skews`, else `x`. In forward mode, it is the
+    rotation itself, up to the gaps.
     """
     if not values.shape[-1]:
         return x
@@ -66,12 +70,14 @@ def _divide_by_gaps(F, x, values, turned, scale, of_values=None):
     # A computed value has an error of some units of rounding of the largest value. The bound by the sum of all values
     # would be too large: different values of large matrices lie closer to each other.
     equal = F.abs(gaps) <= _rounding_bound(F, _rows(F, values), "amax")
-    unseen = equal & (F.abs(turned) <= _rounding_bound(F, scale))
+    unseen = equal & (F.abs(_skew(F, x) if skews else x) <= _rounding_bound(F, scale))
     if of_values is not None:
         value_gaps = F.abs(_columns(F, of_values) - _rows(F, of_values))
         unseen = unseen & (value_gaps <= _rounding_bound(F, _rows(F, of_values)))
     gaps = F.where(equal, F.zeros_like(gaps), gaps)
-    return F.div(F.where(unseen, F.zeros_like(x), x), F.where(unseen, F.ones_like(gaps), gaps))
+    quotient = F.div(F.where(unseen, F.zeros_like(x), x), F.where(unseen, F.ones_like(gaps), gaps))
+    middle = _off_diagonal(F, quotient)
+    return middle if of_values is None else middle + F.diag_embed(of_values)
 
 
 def _off_diagonal(F, x):
@@ -149,10 +155,7 @@ def _(F, grads, eigenvalues, eigenvectors):
         return F.matmul(eigenvectors * _columns(F, of_values), F.hermitian(eigenvectors))
     inner = F.matmul(F.hermitian(eigenvectors), of_vectors)
     _check_phase(F, inner, "linalg_eigh_backward", "eigenvectors")
-    rotation = _skew(F, inner)
-    middle = _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, rotation, inner, of_values))
-    if of_values is not None:
-        middle = middle + F.diag_embed(of_values)
+    middle = F.divide_by_gaps(inner, eigenvalues, inner, of_values, True)
     return _sandwich(F, eigenvectors, middle, F.hermitian(eigenvectors))
 
 
@@ -160,7 +163,7 @@ def _(F, grads, eigenvalues, eigenvectors):
 def _(F, t, eigenvalues, eigenvectors):
     t = (t + F.hermitian(t)) / 2
     inner = _sandwich(F, F.hermitian(eigenvectors), t, eigenvectors)
-    turn = _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, inner, inner))
+    turn = F.divide_by_gaps(inner, eigenvalues, inner)
     return F.real(_diagonal(F, inner)), F.matmul(eigenvectors, turn)
 
 
@@ -228,16 +231,14 @@ def _(F, grads, eigenvalues, eigenvectors):
     _check_phase(F, inner, "linalg_eig_backward", "eigenvectors")
     # Eigenvectors have length one, so the part of a gradient that would change the length is left out.
     inner = inner - F.matmul(adjoint, eigenvectors * _columns(F, F.real(_diagonal(F, inner))))
-    middle = _off_diagonal(F, _divide_by_gaps(F, inner, F.conj(eigenvalues), inner, scale, of_values))
-    if of_values is not None:
-        middle = middle + F.diag_embed(of_values)
+    middle = F.divide_by_gaps(inner, F.conj(eigenvalues), scale, of_values)
     return F.solve_keeping_factors(adjoint, F.matmul(middle, adjoint))[0]
 
 
 @linalg_eig.jvp("A")
 def _(F, t, eigenvalues, eigenvectors):
     inner = F.solve_keeping_factors(eigenvectors, F.matmul(t if F.is_complex(t) else t + 0j, eigenvectors))[0]
-    turn = F.matmul(eigenvectors, _off_diagonal(F, _divide_by_gaps(F, inner, eigenvalues, inner, inner)))
+    turn = F.matmul(eigenvectors, F.divide_by_gaps(inner, eigenvalues, inner))
     length = F.real(F.sum(F.conj(eigenvectors) * turn, -2))
     return _diagonal(F, inner), turn - eigenvectors * _columns(F, length)
 
@@ -368,12 +369,8 @@ def _(F, grads, U, S, Vh):
     # Rotating U and Vh together involves the gaps of singular values; rotating them against each other, the sums.
     together, against = (from_u + from_v) / 2, (from_u - from_v) / 2
     scale = F.abs(of_turned_u) + F.abs(of_turned_v)
-    middle = _divide_by_gaps(F, together, S, together, scale, of_s) + _divide_safely(
-        F, against, _rows(F, S) + _columns(F, S)
-    )
-    middle = _off_diagonal(F, middle)
-    if of_s is not None:
-        middle = middle + F.diag_embed(of_s)
+    opposed = _off_diagonal(F, _divide_safely(F, against, _rows(F, S) + _columns(F, S)))
+    middle = F.divide_by_gaps(together, S, scale, of_s) + opposed
     if F.is_complex(middle):
         middle = middle + F.diag_embed(_divide_safely(F, _diagonal(F, from_u), 2 * S))
     result = _sandwich(F, U, middle, Vh)
@@ -395,7 +392,7 @@ def _(F, t, U, S, Vh, full_matrices):
     inner = _sandwich(F, F.hermitian(U), t, F.hermitian(Vh))
     mirrored = F.hermitian(inner)
     symmetric = (inner + mirrored) / 2
-    together = _off_diagonal(F, _divide_by_gaps(F, symmetric, S, symmetric, inner))
+    together = F.divide_by_gaps(symmetric, S, inner)
     against = _off_diagonal(F, _divide_safely(F, (inner - mirrored) / 2, _rows(F, S) + _columns(F, S)))
     turn_u, turn_v = together + against, together - against
     if F.is_complex(inner):  # the phase can be shared in many ways; here U gets all of it
