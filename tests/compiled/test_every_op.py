@@ -24,7 +24,6 @@ def _everything(compiled: Any) -> Iterator[None]:
         for module in (conversions, indexing, rows, sorting):
             patch.setattr(module, "_LARGE", 1)
         patch.setattr(sorting, "_LENGTH", 1)
-        patch.setattr(indexing, "_LARGE_VECTORS", 1)
         patch.setattr(reductions, "_LARGE_ROWS", 1)
         patch.setattr(reductions, "_WIDTH", 1)
         for name in ("_LEAST", "_LEAST_INDICES", "_LEAST_LOGSUMEXP"):

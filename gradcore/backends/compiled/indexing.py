@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CompiledIndexing"]
 
-#: Elements from which kernels for slices and reversed rows are faster than NumPy's functions; the same for slices of
-#: vectors, which NumPy reads as fast as one thread; and the least size of a reversed row.
-_LARGE, _LARGE_VECTORS, _WIDTH = 1 << 11, 1 << 15, 16
+#: Elements from which the kernel for reversed rows is faster than NumPy's function; and the least size of such a row.
+_LARGE, _WIDTH = 1 << 11, 16
 #: Names of kernels that copy by the bytes of an element, and of kernels that add by NumPy's character of the dtype.
 _COPIED = {1: "1", 2: "2", 4: "4", 8: "8", 16: "16"}
 _ADDED = {c: c for c in "fdFDhil"} | {"b": "b", "B": "b", "H": "h", "I": "i", "L": "l"}
@@ -36,16 +35,6 @@ def _kind_of(x: Any) -> str | None:
     """Return the name of the kernels that copy elements of `x`, or None if there are none."""
     dtype = x.dtype
     return None if dtype.hasobject else _COPIED.get(dtype.itemsize)
-
-
-def _is_large(x: Array, dim: int, index: Array) -> bool:
-    """Return whether so many elements are read along a dim of `x` that a kernel is faster than NumPy's function."""
-    if x.ndim == 1:
-        return index.size >= _LARGE_VECTORS
-    size = index.size * (x.size // x.shape[dim]) if x.size else 0
-    if dim == x.ndim - 1:
-        return bool(size >= _LARGE)
-    return bool(size >= 2 * calls.WORTH_A_THREAD and threads.available() > 1)  # one thread copies slices as fast
 
 
 def _reverses_rows(backend: Any, x: Array, dims: Sequence[int]) -> bool:
@@ -85,8 +74,8 @@ class CompiledIndexing(calls.CompiledCalls):
 
     def taken_along(self, x: Array, dim: int, index: Array, negative: bool = False, *message: str) -> Array:
         kind = _kind_of(x)
-        if kind is not None and index.dtype.kind == "i" and _is_large(x, dim, index):
-            out = np.empty(x.shape[:dim] + index.shape, x.dtype)
+        if kind is not None and index.dtype.kind == "i" and x.flags.c_contiguous:
+            out = np.empty((*x.shape[:dim], *index.shape, *x.shape[dim + 1 :]), x.dtype)
             if self._run_indexed("take_slices", kind, dim, negative, x, index, out) == _DONE:
                 return out
         return super().taken_along(x, dim, index, negative, *message)

@@ -174,6 +174,9 @@ def _selected_backward(F, grad, shape, dim, index):
 
 
 def _check_source(x, dim, index, source, name):
+    shape = x.shape
+    if source.dtype is x.dtype and source.shape == (*shape[:dim], index.size, *shape[dim + 1 :]) and shape:
+        return
     if source.dtype != x.dtype:
         names = [dtypes.from_numpy(a.dtype).scalar_name for a in (x, source)]
         raise RuntimeError(f"{name}(): self ({names[0]}) and source ({names[1]}) must have the same scalar type")

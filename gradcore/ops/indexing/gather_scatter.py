@@ -29,7 +29,7 @@ def _check_dim_and_index(name, x, dim, index, src=None):
         kind = "input" if name == "gather" else "self"
         raise RuntimeError(f"Index tensor must have the same number of dimensions as {kind} tensor")
     shape = x.shape or (1,)
-    small = not _exceeds(index.shape, shape, dim)
+    small = index.shape == shape or not _exceeds(index.shape, shape, dim)
     if src is None:
         if not small:
             raise RuntimeError(
@@ -41,7 +41,7 @@ def _check_dim_and_index(name, x, dim, index, src=None):
         raise RuntimeError(f"{name}(): Expected self.dtype to be equal to src.dtype")
     if (src.ndim or 1) != (index.ndim or 1):
         raise RuntimeError("Index tensor must have the same number of dimensions as src tensor")
-    if not small or _exceeds(index.shape, src.shape or (1,)):
+    if not small or (index.shape != src.shape and _exceeds(index.shape, src.shape or (1,))):
         raise RuntimeError(
             f"Expected index {list(index.shape)} to be no larger than self {list(x.shape)} apart from dimension {dim} "
             f"and to be no larger size than src {list(src.shape)}"
