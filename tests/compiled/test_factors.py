@@ -65,11 +65,12 @@ def test_factors(compiled: Any, ran: Ran, layout: str, dtype: str) -> None:
             )
             np.testing.assert_array_equal(found[1], expected[1])
             assert measure_error(found[0], expected[0]) <= 300 * np.finfo(dtype).eps
-        positive = LAYOUTS[layout](draw_positive(n, dtype))
-        for of in positive, np.stack([positive, 2 * positive])[:, None]:
+        positive = draw_positive(n, dtype)
+        lower = LAYOUTS[layout](np.where(np.tri(n, dtype=bool), positive, np.nan).astype(dtype))
+        for of, whole in (lower, positive), (np.stack([lower] * 2)[:, None], np.stack([positive] * 2)[:, None]):
             found, expected = compiled.factor_cholesky(of), PLAIN.factor_cholesky(of)
             assert all((x.dtype, x.shape) == (y.dtype, y.shape) for x, y in zip(found, expected, strict=True))
-            assert is_accurate(found[0], expected[0], np.linalg.cholesky(of.astype("f8")))
+            assert is_accurate(found[0], expected[0], np.linalg.cholesky(whole.astype("f8")))
             assert not found[1].any()
             assert not np.triu(found[0], 1).any()
     char = np.dtype(dtype).char

@@ -321,8 +321,9 @@ bool run_solve_lu(i64 threads, i64 adjoint, const Array& lu, const Array& pivots
         const i32* const exchanged = reinterpret_cast<const i32*>(pivots.data) + m * n;
         for (i64 i = 0; i < n; ++i) order[i] = static_cast<i32>(i);
         for (i64 i = 0; i < n; ++i) {
-            if (exchanged[i] < 1 || exchanged[i] > n) return false;
-            std::swap(order[i], order[exchanged[i] - 1]);
+            const i64 row = __atomic_load_n(exchanged + i, __ATOMIC_RELAXED) - i64(1);  // once: others may write to it
+            if (row < 0 || row >= n) return false;
+            std::swap(order[i], order[row]);
         }
     }
     solve_all<T>(threads, b, out, orders.get(), !adjoint, [=, &lu](auto panel, i64 number) {

@@ -15,7 +15,7 @@ __all__ = ["CompiledFactors"]
 
 #: Least and largest number of rows of a matrix for factorizations; the largest one for systems, and for those with one
 #: right-hand side and LU factors, of which LAPACK reads each column once.
-_LEAST, _MOST, _MOST_SOLVED, _MOST_SOLVED_ALONE = 33, 512, 512, 128
+_LEAST, _MOST, _MOST_SOLVED, _MOST_SOLVED_ALONE = 33, 512, 384, 128
 
 
 def _is_supported(a: AnyArray) -> bool:
