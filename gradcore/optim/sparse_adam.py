@@ -55,10 +55,14 @@ class SparseAdam(Optimizer):
         maximize: bool = False,
     ) -> None:
         super().__init__(params, checked(locals()))
-        positions = enumerate(group["params"] for group in self.param_groups)
-        sparse = [[i, j] for i, params in positions for j, p in enumerate(params) if not p._strided]
+        groups = [group["params"] for group in self.param_groups]
+        placed = [([i, j], p) for i, params in enumerate(groups) for j, p in enumerate(params)]
+        sparse = [place for place, p in placed if not p._strided]
         if sparse:
             raise ValueError(f"Sparse params at indices {sparse}: SparseAdam requires dense parameter tensors")
+        unsupported = [place for place, p in placed if p.is_complex()]
+        if unsupported:
+            raise ValueError(f"Complex params at indices {unsupported}: SparseAdam does not support complex parameters")
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update the elements for which gradients store a value.

@@ -116,3 +116,9 @@ def test_a_step_that_fails_is_not_counted(name: str, write: str, monkeypatch: py
         with pytest.raises(MemoryError):
             step()
     assert step() == 2
+
+
+def test_sparse_adam_refuses_complex_parameters():
+    real, imaginary = gc.nn.Parameter(gc.ones(2)), gc.nn.Parameter(gc.ones(2, dtype=gc.complex64))
+    with pytest.raises(ValueError, match=r"Complex params at indices \[\[1, 0\]\]: SparseAdam does not"):
+        gc.optim.SparseAdam([{"params": [real]}, {"params": [imaginary]}])
