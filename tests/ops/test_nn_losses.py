@@ -347,6 +347,13 @@ def test_linear_cross_entropy() -> None:
 # -- two classes, distributions ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("dtype", "name"), [(gc.uint8, "Byte"), (gc.int64, "Long"), (gc.bool, "Bool")])
+def test_binary_cross_entropy_of_whole_numbers_is_refused(dtype: Any, name: str) -> None:
+    x = tensor([0, 1]).to(dtype)
+    with pytest.raises(NotImplementedError, match=f"\"binary_cross_entropy\" not implemented for '{name}'"):
+        F.binary_cross_entropy(x, x)
+
+
 def test_binary_cross_entropy_of_certainties() -> None:
     """Logarithms are at least -100, and a gradient divides by at least 1e-12."""
     p = tensor([0.0, 1.0, 0.25], grad=True)

@@ -92,6 +92,7 @@ def binary_cross_entropy(F, input, target, weight=None, reduction: str = "mean")
         )
     if target.dtype is not input.dtype:
         raise RuntimeError(f"Found dtype {target.dtype.scalar_name} but expected {input.dtype.scalar_name}")
+    check_implemented("binary_cross_entropy", input, "bic")
     for name, t in (("input", input), ("target", target)):
         if t.is_cpu and F.holds_anywhere(~((t >= 0) & (t <= 1))):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
