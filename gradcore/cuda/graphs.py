@@ -12,6 +12,7 @@ from gradcore.backends import registry
 from gradcore.backends.cupy.memory import allocator
 from gradcore.backends.cupy.memory_pools import PrivatePool
 from gradcore.backends.random import recording
+from gradcore.core.errors import OutOfMemoryError
 from gradcore.cuda.streams import Stream, current_stream, stream
 from gradcore.tensor import Tensor
 from gradcore.tensor.random import Generator
@@ -347,7 +348,8 @@ class _Capturing:
                 self.cuda_graph.capture_end()
             else:
                 self.cuda_graph._abandon()
-        if isinstance(error, RuntimeError):  # CuPy raises this class; other errors come from the function
+        # CuPy raises a RuntimeError for work that cannot be captured; other errors come from the function.
+        if isinstance(error, RuntimeError) and not isinstance(error, OutOfMemoryError):
             raise RuntimeError(
                 f"a CUDA graph cannot capture this function: {error}. Elementwise work, reductions, products of "
                 "matrices and kernels of one's own can be captured; waiting for the device, copies to and from the "

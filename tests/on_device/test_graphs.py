@@ -178,3 +178,14 @@ def test_a_graph_keeps_the_plans_of_its_transforms() -> None:
     np.testing.assert_allclose(y.numpy(), np.fft.rfft(x.numpy()), rtol=1e-4, atol=1e-4)
     g.reset()
     assert area in addresses()
+
+
+def test_an_error_of_memory_during_a_capture_keeps_its_class() -> None:
+    x, graph = gc.ones(3), gc.cuda.CUDAGraph()
+    with pytest.raises(gc.OutOfMemoryError, match="out of memory"), gc.cuda.graph(graph):
+        gc.empty(1 << 40)
+    graph = gc.cuda.CUDAGraph()
+    with gc.cuda.graph(graph):
+        y = x + 1
+    graph.replay()
+    assert y.tolist() == [2, 2, 2]
