@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import collections
 import linecache
 import os
@@ -12,6 +13,7 @@ import sysconfig
 import types
 import zipimport
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,6 +83,46 @@ def test_state_of_a_module_is_guarded_wherever_it_lies(name: str, file: str, mon
     assert calls_layer(x).tolist() == [30.0, -60.0]
 
 
+@pytest.mark.parametrize("expression", ["x * scale", "(lambda: x * scale)()"])
+def test_names_in_builtins_of_a_module_are_not_trusted(expression: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    own: dict[str, Any] = {**vars(builtins), "scale": 2.0}
+    module = types.ModuleType("helpers")
+    vars(module)["__builtins__"] = own
+    monkeypatch.setitem(sys.modules, "helpers", module)
+    exec(f"def multiply(x): return {expression}", vars(module))
+    compiled = gc.compile(lambda x: module.multiply(x), options={"cpp": False})
+    with pytest.warns(UserWarning, match="has builtins of its own"):
+        assert [compiled(gc.ones(1)).tolist() for _ in range(4)] == [[2.0]] * 4
+    own["scale"] = 3.0
+    assert compiled(gc.ones(1)).tolist() == [3.0]
+
+
+def test_functions_that_a_call_creates_see_new_builtins(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = types.ModuleType("helpers")
+    monkeypatch.setitem(sys.modules, "helpers", module)
+    exec("def multiply(x): return (lambda: x * max(1, 2))()", vars(module))
+    compiled = gc.compile(lambda x: module.multiply(x), options={"cpp": False})
+    for _ in range(4):
+        assert compiled(gc.ones(1)).tolist() == [2.0]
+    assert compiled.count_programs() == 1
+    vars(module)["__builtins__"] = {**vars(builtins), "max": min}
+    with pytest.warns(UserWarning, match="has builtins of its own"):
+        assert [compiled(gc.ones(1)).tolist() for _ in range(4)] == [[1.0]] * 4
+
+
+def test_builtins_of_a_module_by_a_computed_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    module, parts = types.ModuleType("helpers"), ["__buil", "tins__"]
+    vars(module)["__builtins__"] = own = {"scale": 2.0}
+    monkeypatch.setitem(sys.modules, "helpers", module)
+    compiled = gc.compile(lambda x: x * getattr(module, "".join(parts))["scale"], options={"cpp": False})
+    for _ in range(4):
+        assert compiled(gc.ones(1)).tolist() == [2.0]
+    own["scale"] = 3.0
+    assert compiled(gc.ones(1)).tolist() == [3.0]
+    vars(module)["__builtins__"] = {"scale": 4.0}
+    assert compiled(gc.ones(1)).tolist() == [4.0]
+
+
 def test_modules_of_libraries_are_known() -> None:
     pair = collections.namedtuple("pair", "first second")
     assert all(map(trusted.is_library, [vars(gc), vars(np), vars(np.linalg), vars(types), pair.__new__.__globals__]))
@@ -88,6 +130,13 @@ def test_modules_of_libraries_are_known() -> None:
     archive = f"python{sys.version_info[0]}{sys.version_info[1]}.zip"
     assert trusted.is_standard({"__name__": "queue", "__file__": os.path.join(os.sep, archive, "queue.pyc")})
     assert trusted.is_foreign({"__name__": "cuda.bindings", "__file__": f"{PACKAGES}/cuda/bindings/__init__.py"})
+
+
+def test_python_may_be_installed_among_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = os.path.join(os.sep, "opt", "site-packages", "python", "lib", "")
+    monkeypatch.setattr(trusted, "_STANDARD", (folder,))
+    assert trusted.is_standard({"__name__": "queue", "__file__": f"{folder}queue.py"})
+    assert not trusted.is_standard({"__name__": "queue", "__file__": os.path.join(folder, "site-packages", "queue.py")})
 
 
 APP = """

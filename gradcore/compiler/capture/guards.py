@@ -58,6 +58,9 @@ _LEADING_ON: dict[type, tuple[str, ...]] = {
     classmethod: ("__func__",),
 }  # fmt: skip
 
+#: The ids of what `__builtins__` of namespaces and functions is, unless it has been replaced.
+_BUILTINS = {id(builtins), id(vars(builtins))}
+
 
 class Guards(LibraryGuards):
     """The guards of a call, generated as the lines of a checking function.
@@ -293,14 +296,15 @@ class Guards(LibraryGuards):
         self._attributes(vars(value), name, text)
         if value.__code__ not in self.executed:
             return
-        for i, cell in enumerate(value.__closure__ or ()):
-            label = value.__code__.co_freevars[i]
+        for label, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
             try:  # The cells of a function never change.
                 self.visit(cell.cell_contents, f"{self.bind(cell)}.cell_contents", f"{label} of {text}")
             except ValueError:
                 raise Unguardable(Code.UNSUPPORTED, f"{label} of {text} has no value yet") from None
         self.visit(value.__defaults__, f"{name}.__defaults__", f"defaults of {text}")
         self.visit(value.__kwdefaults__, f"{name}.__kwdefaults__", f"defaults of {text}")
+        if not {id(value.__builtins__), id(value.__globals__.get("__builtins__", builtins))} <= _BUILTINS:  # type: ignore[attr-defined]
+            raise Unguardable(Code.STATE, f"{text} has builtins of its own")
         self.globals_of(value.__code__, value.__globals__)
 
     def _given_to_library(self, value: types.FunctionType, name: str, text: str) -> None:
@@ -326,19 +330,20 @@ class Guards(LibraryGuards):
         scope = self.bind(namespace)
         instructions = [*dis.get_instructions(code)]
         read_names = {i.argval for i in instructions if i.opname.endswith(("_GLOBAL", "_NAME"))}
-        for name in sorted(read_names):
-            if name in namespace:
-                value = namespace[name]
-                if isinstance(value, types.ModuleType) and trusted.is_of_numpy(vars(value)):
-                    self._refuse_of_numpy(value, code.co_names)
-                self.visit(value, f"{scope}.get({name!r})", name)
-            else:
-                self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
+        for name in sorted(read_names - namespace.keys()):
+            self.require(f"{name!r} not in {scope}", f"there is no global name {name}")
+        for name in sorted(read_names & namespace.keys()):
+            value = namespace[name]
+            if isinstance(value, types.ModuleType) and trusted.is_of_numpy(vars(value)):
+                self._refuse_of_numpy(value, code.co_names)
+            self.visit(value, f"{scope}.get({name!r})", name)
         builtin_names = [name for name in read_names if name not in namespace and name in vars(builtins)]
         self._names_of_library(builtins, self.bind(vars(builtins)), builtin_names, "builtins")
         self._imports(instructions, code, namespace)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType) and constant in self.executed:
+                # Functions that a call creates read it.
+                self.require(f"{scope}.get('__builtins__') is {self.bind(namespace.get('__builtins__'))}", "builtins")
                 self.globals_of(constant, namespace)
 
     def _imports(self, instructions: list[dis.Instruction], code: types.CodeType, namespace: dict[str, Any]) -> None:
@@ -346,9 +351,9 @@ class Guards(LibraryGuards):
         for level_load, each in zip(instructions, instructions[2:], strict=False):
             if each.opname != "IMPORT_NAME":
                 continue
-            name = "." * level_load.argval + each.argval
-            if level_load.argval:
-                name = importlib.util.resolve_name(name, namespace.get("__package__") or "")
+            name = importlib.util.resolve_name(
+                "." * level_load.argval + each.argval, namespace.get("__package__") or ""
+            )
             for module_name in {name, name.partition(".")[0]} & sys.modules.keys():
                 if trusted.is_of_numpy(vars(sys.modules[module_name])):
                     self._refuse_of_numpy(sys.modules[module_name], code.co_names)
@@ -376,7 +381,8 @@ class Guards(LibraryGuards):
             missing = self.bind(frozenset(names - vars(value).keys()))
             self.require(f"{name}.__dict__.keys().isdisjoint({missing})", f"names that {text} lacks")
         # Functions of the module have read `__builtins__` when they were created.
-        attributes = vars(value).keys() - ({"__builtins__"} - self.user_names)
+        is_usual = id(vars(value).get("__builtins__")) in _BUILTINS
+        attributes = vars(value).keys() - ({"__builtins__"} - self.user_names if is_usual else set())
         for each in sorted(attributes if self.every else attributes & names):
             if value is sys and each == "modules":
                 raise Unguardable(Code.STATE, "sys.modules cannot be checked")

@@ -60,9 +60,8 @@ def is_library(namespace: dict[str, Any]) -> bool:
     """Return whether `namespace` is the globals of trusted code: of gradcore, NumPy, or a pure module."""
     root, file = _origin(namespace)
     is_of_named_tuple = root.startswith("namedtuple_") and "_tuple_new" in namespace and not file
-    if root == "gradcore" or is_of_named_tuple or file.startswith(_NUMPY):
-        return True
-    return root in PURE_MODULES and (is_standard(namespace) or root == "typing_extensions")
+    is_pure = root in PURE_MODULES and (is_standard(namespace) or root == "typing_extensions")
+    return root == "gradcore" or is_of_named_tuple or is_pure or file.startswith(_NUMPY)
 
 
 def is_of_numpy(namespace: dict[str, Any]) -> bool:
@@ -73,8 +72,8 @@ def is_of_numpy(namespace: dict[str, Any]) -> bool:
 def is_standard(namespace: dict[str, Any]) -> bool:
     """Return whether `namespace` is the globals of a standard library module."""
     root, file = _origin(namespace)
-    if file.startswith(_STANDARD):
-        return _OF_PACKAGES.isdisjoint(file.split(os.sep))
+    for folder in filter(file.startswith, _STANDARD):
+        return _OF_PACKAGES.isdisjoint(file[len(folder) :].split(os.sep))
     # A user's file may have the name of a standard library module.
     is_builtin = not file and getattr(namespace.get("__spec__"), "origin", None) in ("built-in", "frozen")
     return root in sys.stdlib_module_names and root != "__main__" and (is_builtin or _ARCHIVE in file)
@@ -105,13 +104,11 @@ def is_generated(code: types.CodeType) -> bool:
 
 def namespace_of(cls: type) -> dict[str, Any]:
     """Return the globals of the module that defines a class."""
-    module = sys.modules.get(cls.__module__)
-    return {} if module is None else vars(module)
+    return getattr(sys.modules.get(cls.__module__), "__dict__", {})
 
 
 def is_library_class(cls: type) -> bool:
     """Return whether a class is defined in trusted code."""
     # Code that runs in a namespace without a name, as by `exec`, defines classes of the module `builtins`.
-    if cls.__module__ == "builtins" and cls.__flags__ & HEAP_TYPE and not issubclass(cls, (Node, ExceptionGroup)):
-        return False
-    return is_library(namespace_of(cls))
+    is_unnamed = cls.__module__ == "builtins" and cls.__flags__ & HEAP_TYPE
+    return not (is_unnamed and not issubclass(cls, (Node, ExceptionGroup))) and is_library(namespace_of(cls))
