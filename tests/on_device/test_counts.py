@@ -61,6 +61,7 @@ def test_histograms(device: str, dtype: Any, size: int) -> None:
     rng = np.random.default_rng(0)
     drawn = rng.uniform(-3, 3, size)
     kinds = [drawn, np.full(size, 2.0), np.full(size, -0.0), rng.integers(-3, 4, size)]
+    kinds += [np.linspace(-1, 1, size) * 1.7e38, np.linspace(-1.5, 0.3, size).round(1)]
     kinds += [np.where(rng.random(size) < 0.3, special, drawn) for special in (np.nan, np.inf, -np.inf)]
     settings = [(10, 0, 0), (1, 0, 0), (3000, 0, 0), (7, -1, 2), (100, -1.5, 0.3), (5, 2, 2), (2500, -1, 1)]
     for values, (bins, low, high) in itertools.product(kinds, settings):

@@ -387,6 +387,9 @@ def test_counts() -> None:
     same(gc.bincount(gc.tensor([1, 1, 0]), gc.tensor([0.5, 1.0, 2.0])).tolist(), [2, 1.5])
     same(gc.histc(gc.tensor([0.0, 1.0, 1.9, 2.0, 7.0, nan]), 2, 0, 2).tolist(), [1, 3])
     same(gc.tensor([2.0, 2.0]).histc(3).tolist(), [0, 2, 0])
+    same(gc.histc(gc.tensor([15.0], dtype=gc.float64), 22, 0, 22).tolist(), [0] * 15 + [1] + [0] * 6)
+    same(gc.tensor([0.0, 1e38, 2e38]).histc(8).tolist(), [1, 0, 0, 0, 1, 0, 0, 1])  # 8 * 2e38 is infinite
+    same(gc.tensor([-3e38, 3e38]).histc(2).tolist(), [1, 0])  # the width is infinite
 
 
 def test_differences_and_integrals() -> None:

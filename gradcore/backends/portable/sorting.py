@@ -181,7 +181,10 @@ class Sorting:
         if low == high:
             low, high = self.check_range(*((float(flat.min()), float(flat.max())) if flat.size else (low, high)))
         flat = flat[(flat >= low) & (flat <= high)]
-        bin_index = ((flat - low) / (high - low) * bins).astype("int64")
+        scaled = (flat - low) * bins / (high - low)
+        # The product may overflow. If the width does, too, elements without a bin are left out.
+        scaled = xp.where(scaled - scaled == 0, scaled, (flat - low) / (high - low) * bins)
+        bin_index = scaled[scaled - scaled == 0].astype("int64")
         return xp.bincount(xp.minimum(bin_index, bins - 1), minlength=bins).astype(x.dtype)
 
     def check_range(self, low: float, high: float) -> tuple[float, float]:

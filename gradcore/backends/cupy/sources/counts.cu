@@ -65,7 +65,10 @@ extern "C" __global__ void count_in_bins(const T* x, u64* counts, Count* result,
     const T factor = static_cast<T>(bins);
     count(x, counts, result, size, bins, [&](T value) {
         if (!(value >= first && value <= last)) return i64(-1);
-        const i64 bin = static_cast<i64>((value - first) / width * factor);
+        T scaled = (value - first) * factor / width;
+        if (scaled - scaled != 0) scaled = (value - first) / width * factor;  // the product overflows
+        if (scaled - scaled != 0) return i64(-1);  // the width does
+        const i64 bin = static_cast<i64>(scaled);
         return bin < bins ? bin : bins - 1;
     });
 }
