@@ -479,6 +479,8 @@ class Check:
             return grad(
                 out, self.checked_inputs, stacked, retain_graph=True, is_grads_batched=True, materialize_grads=True
             )
+        except MemoryError:
+            raise
         except RuntimeError as error:
             raise GradcheckError(f"While computing batched gradients, got: {error}") from error
 
@@ -529,6 +531,8 @@ class Check:
             zeros = [functional.zeros_like(out) for out in outs]
             try:
                 gradients = grad(outs, self.checked_inputs, zeros, allow_unused=True)
+            except MemoryError:
+                raise
             except RuntimeError as error:
                 raise GradcheckError(
                     "Expected backward function to handle undefined output grads: take None for zeros, or leave "

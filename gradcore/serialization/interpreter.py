@@ -100,7 +100,7 @@ class Interpreter:
                 if instruction == pickle.STOP[0]:
                     return self.stack.pop()
                 steps[instruction](self)
-        except pickle.UnpicklingError:
+        except (pickle.UnpicklingError, MemoryError):
             raise
         except IndexError:
             raise error("the structure in the file ends too soon, or takes more values than are on the stack") from None

@@ -191,6 +191,8 @@ def _rebuild_sparse(layout: Any, parts: Any) -> Any:
             result = making.sparse_compressed_tensor(
                 index[0], index[1], values.detach(), size, layout=layout, check_invariants=True
             )
+    except MemoryError:
+        raise
     except RuntimeError as error:
         raise make_error(f"the file has an invalid sparse tensor: {error}") from None
     return result.requires_grad_() if values.requires_grad else result

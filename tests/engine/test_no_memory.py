@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,29 @@ CALLS: dict[str, Callable[[], Any]] = {
 def test_every_call_raises_one_error(name: str) -> None:
     with pytest.raises(gc.OutOfMemoryError, match=r"not enough memory|out of memory"):
         CALLS[name]()
+
+
+def raise_out_of_memory(*args: Any, **settings: Any) -> Any:
+    raise gc.OutOfMemoryError("out of memory")
+
+
+def test_files_are_not_called_damaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    gc.save(gc.eye(2).to_sparse(), tmp_path / "x")
+    monkeypatch.setattr("gradcore.sparse.making.sparse_coo_tensor", raise_out_of_memory)
+    with pytest.raises(gc.OutOfMemoryError, match=r"^out of memory$"):
+        gc.load(tmp_path / "x")
+
+
+@pytest.mark.parametrize("settings", [{"check_batched_grad": True}, {"check_undefined_grad": True}])
+def test_gradients_are_not_called_wrong(monkeypatch: pytest.MonkeyPatch, settings: dict[str, bool]) -> None:
+    def grad(*args: Any, **options: Any) -> Any:
+        is_last = options.get("is_grads_batched") or (len(args) == 3 and options == {"allow_unused": True})
+        return raise_out_of_memory() if is_last else gc.autograd.grad(*args, **options)
+
+    monkeypatch.setattr(sys.modules["gradcore.autograd.gradcheck"], "grad", grad)
+    x = gc.ones(2, dtype=gc.float64, requires_grad=True)
+    with pytest.raises(gc.OutOfMemoryError, match=r"^out of memory$"):
+        gc.autograd.gradcheck(lambda x: x * x, x, **settings)
 
 
 def test_composites_raise_it_for_memory_that_they_allocate_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
