@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any, NamedTuple
 
 from gradcore import functional
@@ -351,12 +352,12 @@ class RNNBase(_Recurrent):
 
     def _check(self) -> None:
         dropout: object = self.dropout
-        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
+        if isinstance(dropout, bool) or not isinstance(dropout, Real) or not 0 <= float(dropout) <= 1:
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
         kinds: dict[str, type] = dict.fromkeys(("input_size", "hidden_size", "num_layers"), int)
-        kinds |= dict.fromkeys(("bias", "batch_first", "bidirectional"), bool)
+        kinds |= dict.fromkeys(("bias", "batch_first"), bool)
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 found = type(getattr(self, name)).__name__

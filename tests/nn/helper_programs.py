@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tests.nn.module_programs import net
 
 
@@ -154,6 +156,12 @@ def drawn_windows(T):
     return T.nn.functional.fractional_max_pool3d(x, 2, output_size=2, _random_samples=drawn)
 
 
+def numbers_of_numpy(T):
+    """Return settings of a layer of NumPy's types, and a count as a bool."""
+    layer = T.nn.LSTM(2, 3, 2, dropout=np.float32(0.25), bidirectional=1)
+    return layer.dropout, len(list(layer.parameters()))
+
+
 PROGRAMS = {
     "recurrent dims": lambda T: T.nn.RNN(2, 3)(T.ones(2)),
     "recurrent size": lambda T: T.nn.RNN(2, 3)(T.ones(2, 3)),
@@ -166,6 +174,7 @@ PROGRAMS = {
     "recurrent bias": lambda T: T.nn.GRU(2, 3, bias=1),
     "recurrent batches": lambda T: T.nn.LSTM(2, 3, batch_first=None),
     "recurrent dropout for certain": lambda T: T.nn.LSTM(2, 3, 2, dropout=True),
+    "recurrent numbers of NumPy": numbers_of_numpy,
     "recurrent slope at NaN": recurrent_slope,
     "no layers": lambda T: T.nn.LSTM(2, 3, 0),
     "dims of a cell": lambda T: T.nn.LSTMCell(2, 3)(T.ones(1, 2, 2)),
@@ -193,6 +202,15 @@ PROGRAMS = {
     "no volume": lambda T: T.nn.functional.conv3d(T.ones(1, 2, 4, 4, 4), T.ones(3, 2, 1, 0, 2)),
     "drawn windows": drawn_windows,
     "classes of a score": lambda T: T.nn.functional.multilabel_soft_margin_loss(T.ones(2, 1), T.ones(2, 4)),
+    "weights of more losses": lambda T: T.nn.functional.binary_cross_entropy_with_logits(
+        T.zeros(2, 3), T.zeros(2, 3), T.ones(4, 2, 3)
+    ),
+    "positive weights of more losses": lambda T: T.nn.functional.binary_cross_entropy_with_logits(
+        T.zeros(1), T.zeros(1), pos_weight=T.ones(3)
+    ),
+    "weights of more probabilities": lambda T: T.nn.functional.binary_cross_entropy(
+        T.zeros(()), T.zeros(()), T.ones(1)
+    ),
     "probability": lambda T: T.nn.Dropout(2.0),
     "dims": lambda T: T.nn.BatchNorm2d(2)(T.ones(2, 2)),
     "reduction": lambda T: T.nn.MSELoss(reduction="other")(T.ones(2), T.ones(2)),

@@ -8,7 +8,9 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
+from gradcore.ops.declare.annotations import Tensor
 from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction, with_older_reductions
+from gradcore.ops.declare.geometry import broadcast_shape
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import composite, general
 from gradcore.ops.losses.regression import reduce_losses, upstream
@@ -16,6 +18,13 @@ from gradcore.ops.losses.regression import reduce_losses, upstream
 
 def _apply_weight(t: Any, weight: Any) -> Any:
     return t if weight is None else t * weight
+
+
+def _check_weight(weight: Tensor | None, shape: tuple[int, ...]) -> None:
+    """Raise PyTorch's error if `weight` is a tensor that would broadcast losses of shape `shape` to a larger shape."""
+    broadcast = shape if weight is None else broadcast_shape([shape, weight.shape])
+    if broadcast != shape:
+        raise RuntimeError(f"output with shape {list(shape)} doesn't match the broadcast shape {list(broadcast)}")
 
 
 @general(
@@ -96,6 +105,7 @@ def binary_cross_entropy(F, input, target, weight=None, reduction: str = "mean")
     for name, t in (("input", input), ("target", target)):
         if t.is_cpu and F.holds_anywhere(~((t >= 0) & (t <= 1))):
             raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    _check_weight(weight, input.shape)
     if weight is not None:
         check_castable(dtypes.promote_types(input.dtype, weight.dtype), input.dtype)
         weight = F.to(weight, input.dtype)
@@ -206,6 +216,8 @@ def binary_cross_entropy_with_logits(
         raise ValueError(f"Target size ({target.shape}) must be the same as input size ({input.shape})")
     check_implemented("log_sigmoid_cpu", input, "bic")
     check_implemented("log_sigmoid_cpu", target, "c")
+    for factor in (weight, pos_weight):
+        _check_weight(factor, input.shape)
     tensors = [t for t in (input, target, weight, pos_weight) if t is not None]
     common = reduce_(dtypes.promote_types, (t.dtype for t in tensors))
     check_castable(common, target.dtype)
