@@ -252,6 +252,16 @@ def test_normalization_with_given_statistics(compiled: Any, ran: list[str], dtyp
     assert ran == ["plane_line"]
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(7, 33), (3, 5, 2), (40, 1), (1000,)])
+def test_squared_distances_of_rows(compiled: Any, dtype: str, shape: tuple[int, ...]) -> None:
+    x = draw(shape, dtype)
+    arguments = x, x.mean(-1, keepdims=True), (len(shape) - 1,)
+    assert compiled._squared_distances_of_rows(*arguments) is not None
+    found, expected = (b.squared_distances_over(*arguments) for b in (compiled, SLOW))
+    agree(found, expected, TOLERANCE[dtype])
+
+
 @pytest.mark.parametrize(
     "change", [lambda x: x[::2, :, ::-1], lambda x: x.transpose(1, 0, 2)], ids=["part", "permuted"]
 )
