@@ -123,7 +123,8 @@ private:
     i64 step_;
 };
 
-// Copy `n` rows of `used` columns to a panel: row `order[i]`, or i if `order` is null. Other columns are zero.
+// Copy `n` rows of `used` columns to a panel: row `order[i]`, or i if `order` is null. Other columns are zero, or keep
+// what they contained: results never depend on them.
 template <class T>
 void read_panel(Strided<const T> from, i64 n, i64 used, const i32* order, T* to, i64 width) {
     if (from.row == 1 && from.column != 1 && !order) return transpose(from.data, used, n, from.column, to, width);
