@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import ast
+import builtins
 import functools
 import itertools
 import linecache
@@ -294,6 +295,10 @@ def code_cases() -> list[Case]:
         Case(lambda x: x * box.kind, change=setting(box, "__class__", Other)),
         Case(lambda x: x * SCALE, change=setting(here, "SCALE", 3.0)),
         Case(lambda x: x * abs(-2.0), change=setting(here, "abs", lambda v: 7.0)),
+        Case(
+            lambda x: (lambda t: t * divmod(7, 2)[0])(x),
+            change=setting(here, "__builtins__", {**vars(builtins), "divmod": lambda a, b: (5.0, 0.0)}),
+        ),
         Case(lambda x: first(x), change=setting(first, "__code__", second.__code__)),
         Case(lambda x: x * left.factor(), change=lambda stack: setattr(Left, "__bases__", (Right,))),
         Case(lambda x: x * hasattr(empty, "late"), change=setting(empty, "late", 3.0)),

@@ -58,6 +58,7 @@ OTHER_LISTS = {
         "compiler/program/passes.py": "_SIMPLER",
     },
     "kernels of one library, where they are written": {
+        "backends/cupy/backend.py": "_REPORTING",
         "backends/cupy/rows.py": "CudaRows",
         "backends/numpy/backend.py": "_SEVERAL_STEPS",
         "backends/vmap/backend.py": "_OTHERS",

@@ -54,7 +54,7 @@ class CudaScans(CudaKernels, Cumulative, Sorting):
             values, indices = (dense(self.xp, self.xp.moveaxis(a, -1, dim)) for a in found)
             return values, indices
         values, indices = self.allocate(x.shape, x.dtype), self.allocate(x.shape, np.int64)
-        arrays = dense(self.xp, comparable(x)), values, indices
+        arrays = dense(self.xp, comparable(x)), _as_numbers(values), indices
         if inner == 1:
             launch, sizes = _rows(columns, n), self.int64s(columns, n)
         else:
@@ -70,7 +70,7 @@ class CudaScans(CudaKernels, Cumulative, Sorting):
         ordered, order = self.sort_along(rows, -1)
         values, indices = self.allocate(rows.shape[:-1], x.dtype), self.allocate(rows.shape[:-1], np.int64)
         count = values.size
-        arrays = dense(self.xp, ordered), dense(self.xp, order), values, indices
+        arrays = dense(self.xp, ordered), dense(self.xp, order), _as_numbers(values), indices
         self._scan_kernel("mode_rows", x)(*_rows(count, n), (*arrays, *self.int64s(count, n)))
         if not keepdim:
             return values, indices
@@ -87,6 +87,11 @@ class CudaScans(CudaKernels, Cumulative, Sorting):
     def _scan_kernel(self, name: str, x: AnyArray) -> Callable[..., object]:
         kind, wide = SCANNED_TYPES[dtype_name(x.dtype)]
         return self.cuda_kernel("scans", name, type=kind, wide=wide)
+
+
+def _as_numbers(values: AnyArray) -> AnyArray:
+    """Return the memory of bools as that of numbers, which the kernels write to it, and other arrays unchanged."""
+    return values.view(np.uint8) if values.dtype.kind == "b" else values
 
 
 def _rows(rows: int, n: int) -> tuple[tuple[int], tuple[int, ...]]:
