@@ -356,8 +356,7 @@ class RNNBase(_Recurrent):
             raise ValueError(
                 "dropout should be a number in range [0, 1] representing the probability of an element being zeroed"
             )
-        kinds: dict[str, type] = dict.fromkeys(("input_size", "hidden_size", "num_layers"), int)
-        kinds |= dict.fromkeys(("bias", "batch_first"), bool)
+        kinds = {"input_size": int, "hidden_size": int, "num_layers": int, "bias": bool, "batch_first": bool}
         for name, kind in kinds.items():
             if not isinstance(getattr(self, name), kind):
                 found = type(getattr(self, name)).__name__

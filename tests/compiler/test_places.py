@@ -161,7 +161,7 @@ print(compiled.count_programs(), compiled.breaks())
 
 @pytest.mark.parametrize("function", ["by_name", "by_computed_name"])
 def test_the_first_function_of_a_process_may_call_another_module(function: str, tmp_path: Path) -> None:
-    """What the library generates in a first call contains names such as `__builtins__`, which modules have, too."""
+    """Capture a call in which the library generates code. Names in it, as `__builtins__`, are no reads of a module."""
     (tmp_path / "helpers.py").write_text(SOURCE)
     (tmp_path / "app.py").write_text(APP)
     command = [sys.executable, "-W", "error", str(tmp_path / "app.py"), function]

@@ -196,7 +196,7 @@ def test_cross_entropy(backend: Any, dtype: str, reduction: str, weighted: bool)
 def test_negative_log_likelihood(
     backend: Any, dtype: str, reduction: str, rows_of_a_block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With one block, which reduces the losses, and with several."""
+    """Compare one block, which reduces the losses itself, and several with NumPy's kernels."""
     monkeypatch.setattr(cuda_rows, "_ROWS_OF_A_BLOCK", rows_of_a_block)
     rng = np.random.default_rng(0)
     for shape, weighted in itertools.product(((6, 5), (300, 4), (2, 5, 3, 2), (5,), (1, 3)), (True, False)):

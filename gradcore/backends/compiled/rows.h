@@ -268,6 +268,12 @@ void layer_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, c
 }
 ROW_KERNEL(layer_norm_backward)
 
+template <class T>
+INLINE void write_line(i64 n, const T* x, T center, T scale, T shift, T* out) {
+#pragma omp simd
+    for (i64 i = 0; i < n; ++i) out[i] = (x[i] - center) * scale + shift;
+}
+
 // A row is a group of channels, of `inner` points each; after `cycle` groups, those of the next image follow.
 template <class T>
 void group_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weight, const T* bias, T* out, T* mean,
@@ -278,12 +284,8 @@ void group_norm(const Work& work, i64 start, i64 stop, const T* x, const T* weig
         variance[row] = variance_of(x + row * width, width, mean[row]);
         const T center = mean[row], scale = 1 / sqrt(variance[row] + T(work.number));
         for (i64 c = 0; c < channels; ++c) {
-            const T* a = x + row * width + c * points;
-            T* b = out + row * width + c * points;
-            const i64 channel = row % work.cycle * channels + c;
-            const T factor = scale * weight[channel], term = bias[channel];
-#pragma omp simd
-            for (i64 i = 0; i < points; ++i) b[i] = (a[i] - center) * factor + term;
+            const i64 channel = row % work.cycle * channels + c, place = row * width + c * points;
+            write_line(points, x + place, center, scale * weight[channel], bias[channel], out + place);
         }
     }
 }
@@ -400,12 +402,7 @@ void batch_norm_images(const Work& work, i64 start, i64 stop, const T* x, const 
         for_planes(work, channel, [&](i64 place) { squares += sum_of<T>(points, square, x + place); });
         mean[channel] = center, variance[channel] = static_cast<T>(squares / count);
         const T factor = weight[channel] * (1 / sqrt(variance[channel] + T(work.number))), term = bias[channel];
-        for_planes(work, channel, [&](i64 place) {
-            const T* a = x + place;
-            T* b = out + place;
-#pragma omp simd
-            for (i64 i = 0; i < points; ++i) b[i] = (a[i] - center) * factor + term;
-        });
+        for_planes(work, channel, [&](i64 place) { write_line(points, x + place, center, factor, term, out + place); });
     }
 }
 ROW_KERNEL(batch_norm_images)
@@ -458,10 +455,7 @@ void plane_line(const Work& work, i64 start, i64 stop, const T* x, const T* cent
     const i64 width = work.width;
     for (i64 row = start; row < stop; ++row) {
         const i64 channel = row % work.cycle;
-        const T *a = x + row * width, middle = center[channel], factor = scale[channel], term = shift[channel];
-        T* b = out + row * width;
-#pragma omp simd
-        for (i64 i = 0; i < width; ++i) b[i] = (a[i] - middle) * factor + term;
+        write_line(width, x + row * width, center[channel], scale[channel], shift[channel], out + row * width);
     }
 }
 ROW_KERNEL(plane_line)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from gradcore.backends import sync_debug
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, dtype_name, elements
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, block_of, dense, dtype_name, elements
 from gradcore.backends.portable.sorting import Sorting
 from gradcore.core import determinism
 from gradcore.core.typing import AnyArray
@@ -68,7 +68,7 @@ class CudaCounts(CudaKernels, Sorting):
             return [least.item(), largest.item()]
         result = self.allocate(2, _count_dtype(x))
         kernel = self._counting_kernel("find_range", x)
-        kernel((1,), _one_block(x.size), (dense(self.xp, x), result, *self.int64s(x.size)))
+        kernel((1,), block_of(x.size), (dense(self.xp, x), result, *self.int64s(x.size)))
         return self.xp.asnumpy(result).tolist()
 
     def _count_in_bins(self, name: str, x: AnyArray, bins: int, *settings: object) -> AnyArray:
@@ -76,7 +76,7 @@ class CudaCounts(CudaKernels, Sorting):
         has_one_block, dtype = x.size <= _OF_A_BLOCK and bins <= _BINS, _count_dtype(x)
         result = self.allocate(bins, dtype) if has_one_block else None
         counts = None if has_one_block else self.xp.zeros(bins, np.int64)
-        launch = ((1,), _one_block(x.size)) if has_one_block else _blocks(x.size)
+        launch = ((1,), block_of(x.size)) if has_one_block else _blocks(x.size)
         arrays = dense(self.xp, x), *(NULL if a is None else a for a in (counts, result))
         self._counting_kernel(name, x)(*launch, (*arrays, *self.int64s(x.size, bins), *settings))
         return result if counts is None else counts.astype(dtype, copy=False)
@@ -89,11 +89,6 @@ class CudaCounts(CudaKernels, Sorting):
 def _count_dtype(x: AnyArray) -> np.dtype[np.generic]:
     """Return the dtype of counts: that of floating-point numbers, or int64."""
     return x.dtype if x.dtype.kind == "f" else np.dtype(np.int64)
-
-
-def _one_block(size: int) -> tuple[int]:
-    """Return the block of a kernel with a single one."""
-    return (min(1024, 32 * -(-size // 128)),)
 
 
 def _blocks(size: int) -> tuple[tuple[int], tuple[int]]:

@@ -211,6 +211,11 @@ def elements(size: int) -> tuple[tuple[int], tuple[int]]:
     return (min(-(-size // _THREADS), _MOST_BLOCKS),), (_THREADS,)
 
 
+def block_of(count: int, each: int = 4) -> tuple[int]:
+    """Return the block of a kernel in which each block processes `count` elements, about `each` for each thread."""
+    return (min(1024, max(32, 32 * -(-count // (32 * each)))),)
+
+
 def rows_of(x: Array, rows: int, width: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the grid and block for a kernel on rows: a warp for a short row, a block for a long one.
 

@@ -13,6 +13,7 @@ from gradcore.backends.cupy.kernels import (
     NULL,
     CudaKernels,
     accumulation_dtype,
+    block_of,
     dense,
     dtype_name,
     elements,
@@ -312,7 +313,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         kernel = self._rows_kernel("normalization", name, x)
         sizes = self.int64s(batch, channels, points, chunk)
         inputs = [dense(xp, a) for a in arrays]
-        kernel((channels, parts), _threads(chunk), (*inputs, *sums, *sizes, *settings))
+        kernel((channels, parts), block_of(chunk), (*inputs, *sums, *sizes, *settings))
         return _Parts(sums, chunk, (channels, parts, count), ((-(-channels // 8),), (32, 8)))
 
     # -- variances -----------------------------------------------------------------------------------------------
@@ -363,7 +364,7 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
             return (loss / weight_sum if reduction == "mean" else loss).astype(x.dtype, copy=False), weight_sum
         loss, weight_sum = self.allocate((), x.dtype), self.allocate((), weights.dtype)
         arguments = losses, weights, loss, weight_sum, *self.int64s(losses.size), np.bool_(reduction == "mean")
-        self._loss_kernel("reduce_losses", x, target)((1,), _threads(losses.size), arguments)
+        self._loss_kernel("reduce_losses", x, target)((1,), block_of(losses.size), arguments)
         return loss, weight_sum
 
     @kernel_for(_takes_loss_gradient, LossGradients)
@@ -389,21 +390,21 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         classes, points, kind = x.shape[min(x.ndim, 2) - 1], prod(x.shape[2:]), accumulation_dtype(x)
         rows, is_reduced = x.size // classes, reduction != "none"
         has_one_block = rows <= _ROWS_OF_A_BLOCK
-        loss = self.allocate(() if is_reduced else target.shape, x.dtype)
+        rounded = None if is_reduced else self.allocate(target.shape, x.dtype)
         losses = self.allocate(target.shape, kind) if is_reduced and not has_one_block else None
         weights = None if has_one_block else self.allocate(target.shape, kind)
+        reduced = self.allocate((), x.dtype) if is_reduced and has_one_block else None
         weight_sum = self.allocate((), kind) if has_one_block else None
-        results = (None, losses, weights, loss, weight_sum) if is_reduced else (loss, None, weights, None, weight_sum)
         inputs = [dense(self.xp, a) for a in (x, target, weight)]
-        outputs = [NULL if a is None else a for a in results]
+        outputs = [NULL if a is None else a for a in (rounded, losses, weights, reduced, weight_sum)]
         kernel = self._loss_kernel("nll", x, target)
-        launch = ((1,), _threads(rows)) if has_one_block else elements(rows)
+        launch = ((1,), block_of(rows)) if has_one_block else elements(rows)
         with self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.") as (number, flag):
             sizes = self.int64s(rows, classes, points, ignore_index, number)
             kernel(*launch, (*inputs, *outputs, *sizes, flag, np.bool_(reduction == "mean")))
         if weight_sum is not None:
-            return loss, weight_sum
-        return self._reduce_losses(losses if is_reduced else loss, weights, reduction, x, target)
+            return reduced if is_reduced else rounded, weight_sum
+        return self._reduce_losses(losses if is_reduced else rounded, weights, reduction, x, target)
 
     @kernel_for(_takes_nll_gradient)
     def nll_backward(
@@ -454,11 +455,6 @@ def _scaled_and_shifted(F: Any, x: Any, scale: Any, shift: Any) -> Any:
 def _to_input(F: Any, grad: Any, scale: Any, x: Any, mean: Any, slope: Any, shift: Any) -> Any:
     """Return the gradient with respect to the input of a normalization."""
     return grad * scale + ((x - mean) * slope + shift)
-
-
-def _threads(count: int) -> tuple[int]:
-    """Return the block of a kernel in which each block processes `count` elements."""
-    return (min(1024, max(32, 32 * -(-count // 128))),)
 
 
 def _launcher(kernel: RowKernel) -> Any:

@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import CudaKernels, dense, dtype_name, elements
+from gradcore.backends.cupy.kernels import CudaKernels, dense, dtype_name, elements, rows_of
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.cumulative import Cumulative
 from gradcore.backends.portable.sorting import Sorting, comparable
@@ -56,7 +56,7 @@ class CudaScans(CudaKernels, Cumulative, Sorting):
         values, indices = self.allocate(x.shape, x.dtype), self.allocate(x.shape, np.int64)
         arrays = dense(self.xp, comparable(x)), _as_numbers(values), indices
         if inner == 1:
-            launch, sizes = _rows(columns, n), self.int64s(columns, n)
+            launch, sizes = rows_of(x, columns, n), self.int64s(columns, n)
         else:
             launch, sizes = elements(columns), self.int64s(columns, n, inner)
         kernel = self._scan_kernel("scan_rows" if inner == 1 else "scan_columns", x)
@@ -71,7 +71,7 @@ class CudaScans(CudaKernels, Cumulative, Sorting):
         values, indices = self.allocate(rows.shape[:-1], x.dtype), self.allocate(rows.shape[:-1], np.int64)
         count = values.size
         arrays = dense(self.xp, ordered), dense(self.xp, order), _as_numbers(values), indices
-        self._scan_kernel("mode_rows", x)(*_rows(count, n), (*arrays, *self.int64s(count, n)))
+        self._scan_kernel("mode_rows", x)(*rows_of(rows, count, n), (*arrays, *self.int64s(count, n)))
         if not keepdim:
             return values, indices
         return self.xp.expand_dims(values, dim), self.xp.expand_dims(indices, dim)
@@ -92,8 +92,3 @@ class CudaScans(CudaKernels, Cumulative, Sorting):
 def _as_numbers(values: AnyArray) -> AnyArray:
     """Return the memory of bools as that of numbers, which the kernels write to it, and other arrays unchanged."""
     return values.view(np.uint8) if values.dtype.kind == "b" else values
-
-
-def _rows(rows: int, n: int) -> tuple[tuple[int], tuple[int, ...]]:
-    """Return the grid and block of a kernel on rows of `n` elements."""
-    return ((-(-rows // 8),), (32, 8)) if n <= 128 else ((rows,), (256,))

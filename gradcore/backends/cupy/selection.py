@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from gradcore.backends.cupy.kernels import NULL, CudaKernels, dense, dtype_name, elements
+from gradcore.backends.cupy.kernels import NULL, CudaKernels, block_of, dense, dtype_name, elements
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.sorting import Sorting
 from gradcore.core.typing import AnyArray
@@ -93,7 +93,7 @@ class CudaSelection(CudaKernels, Sorting):
         xp, n = self.xp, rows.shape[-1]
         count, is_wide = rows.size // n, rows.dtype.itemsize > 4
         chunk = _chunk(count, n, 0)
-        sizes, launch = self.int64s(n, chunk), ((count * -(-n // chunk),), _threads(chunk))
+        sizes, launch = self.int64s(n, chunk), ((count * -(-n // chunk),), block_of(chunk, 8))
         name, key = ("order_keys_by_row", np.uint64) if count > 1 and not is_wide else ("order_keys", rows.dtype)
         keys = self.allocate(rows.size, key)
         self._selection_kernel(name, x, _FEW)(*launch, (rows, keys, *sizes, np.bool_(descending)))
@@ -123,7 +123,7 @@ class CudaSelection(CudaKernels, Sorting):
         count, parts = rows.size // n, -(-n // chunk)
         values, indices = self._result_memory(rows, (parts - 1) * k + min(k, n - (parts - 1) * chunk))
         arguments = rows, places, values, indices, *self.int64s(n, chunk, k), np.bool_(largest)
-        self._selection_kernel("topk_rows", x, k)((count * parts,), _threads(chunk), arguments)
+        self._selection_kernel("topk_rows", x, k)((count * parts,), block_of(chunk, 8), arguments)
         return values, indices
 
     # -- one element of the order ----------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class CudaSelection(CudaKernels, Sorting):
         else:
             values, indices = self._result_memory(rows, 1)
             arguments = rows, values, indices, *self.int64s(n, rank), np.int32(mode)
-            self._selection_kernel("kth_of_rows", x, _FEW)((rows.size // n,), _threads(n), arguments)
+            self._selection_kernel("kth_of_rows", x, _FEW)((rows.size // n,), block_of(n, 8), arguments)
         result = self._from_rows(values, x, dim), self._from_rows(indices, None, dim)
         return result if keepdim else (result[0].squeeze(dim), result[1].squeeze(dim))
 
@@ -162,9 +162,9 @@ class CudaSelection(CudaKernels, Sorting):
         first = -1 if mode and _kind(x.dtype)[0] == 2 else 0  # type: ignore[index]
         for number in range(first, digits):
             numbers = np.int32(mode), np.int32(number)
-            kernel((count * parts,), _threads(chunk), (rows, counts, *sizes, *numbers))
+            kernel((count * parts,), block_of(chunk, 8), (rows, counts, *sizes, *numbers))
         kernel = self._selection_kernel("find_chosen", x, _FEW)
-        kernel((count * parts,), _threads(chunk), (rows, counts, indices, *sizes, np.int32(mode)))
+        kernel((count * parts,), block_of(chunk, 8), (rows, counts, indices, *sizes, np.int32(mode)))
         indices = indices.view(np.int64)
         values = self.allocate(indices.shape, rows.dtype)
         kernel = self._selection_kernel("take_chosen", x, _FEW)
@@ -199,11 +199,6 @@ class CudaSelection(CudaKernels, Sorting):
 
 def _power_of_two(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
-
-
-def _threads(n: int) -> tuple[int]:
-    """Return the block of a kernel in which each block processes `n` elements, several for each thread."""
-    return (min(1024, max(32, 32 * -(-n // 256))),)
 
 
 def _chunk(rows: int, n: int, least: int) -> int:

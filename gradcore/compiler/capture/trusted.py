@@ -72,7 +72,7 @@ def is_of_numpy(namespace: dict[str, Any]) -> bool:
 def is_standard(namespace: dict[str, Any]) -> bool:
     """Return whether `namespace` is the globals of a standard library module."""
     root, file = _origin(namespace)
-    for folder in filter(file.startswith, _STANDARD):
+    if folder := next(filter(file.startswith, _STANDARD), ""):
         return _OF_PACKAGES.isdisjoint(file[len(folder) :].split(os.sep))
     # A user's file may have the name of a standard library module.
     is_builtin = not file and getattr(namespace.get("__spec__"), "origin", None) in ("built-in", "frozen")

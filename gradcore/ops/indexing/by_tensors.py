@@ -12,7 +12,7 @@ from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats, ints
 from gradcore.ops.declare.shapes import check_elements, wrap_dim
 from gradcore.ops.declare.table import composite, constant, general, linear, same
-from gradcore.ops.indexing.gather_scatter import WITHOUT, number_for, reduced_gradients, samples_of
+from gradcore.ops.indexing.gather_scatter import REFUSED_BY, number_for, reduced_gradients, samples_of
 
 # -- tuples of index tensors ------------------------------------------------------------------------------------------
 
@@ -360,7 +360,7 @@ def index_reduce(K, self, dim: int, index, source, reduce: str, *, include_self:
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got {reduce}.")
-    check_implemented("index_func_", self, WITHOUT.get(reduce, ""))
+    check_implemented("index_func_", self, REFUSED_BY.get(reduce, ""))
     dim, index = _vector(self, dim, index, "index_reduce_")
     _check_source(self, dim, index, source, "index_reduce_")
     rows, source = _to_rows(self), _to_rows(source)

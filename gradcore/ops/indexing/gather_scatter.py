@@ -237,6 +237,10 @@ def samples_of(cases, reductions):
     ]
 
 
+#: The categories of dtypes of which a reduction at indices is refused, see `check_implemented`.
+REFUSED_BY = {"amax": "c", "amin": "c", "mean": "b"}
+
+
 @general(
     inplace=True,
     keeps_dtype=("index",),
@@ -264,7 +268,7 @@ def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: 
     """
     if reduce not in ("sum", "prod", "mean", "amax", "amin"):
         raise RuntimeError(f"reduce argument must be either sum, prod, mean, amax or amin, got {reduce}")
-    check_implemented(f"scatter_gather_tensor_cpu_reduce_{reduce}", self, WITHOUT.get(reduce, ""))
+    check_implemented(f"scatter_gather_tensor_cpu_reduce_{reduce}", self, REFUSED_BY.get(reduce, ""))
     dim = _check_dim_and_index("scatter", self, dim, index, src)
     return K.reduced_along(self, dim, index, K.cut(src, index), reduce, include_self)
 
@@ -272,10 +276,6 @@ def scatter_reduce(K, self, dim: int, index, src, reduce: str, *, include_self: 
 @scatter_reduce.vjp("self", "src")
 def _(F, grad, self, src, result, dim, index, reduce, include_self):
     return reduced_gradients(F, grad, self, dim, index, src, result, reduce, include_self)
-
-
-#: Categories of dtypes that have no such reduction, see `check_implemented`.
-WITHOUT = {"amax": "c", "amin": "c", "mean": "b"}
 
 
 def reduced_gradients(F, grad, self, dim, index, src, result, reduce, include_self):

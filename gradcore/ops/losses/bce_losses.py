@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import reduce as reduce_
-from math import prod
 from typing import Any
 
 from gradcore.core import dtypes
@@ -20,6 +19,11 @@ def _apply_weight(t: Any, weight: Any) -> Any:
     return t if weight is None else t * weight
 
 
+def _distribute(grad: Any, self: Any, weight: Any, reduction: str) -> Any:
+    """Return the gradient of each loss. Only a mean reads the shape, which operands of a fused kernel do not have."""
+    return _apply_weight(upstream(grad, self.shape, reduction) if reduction == "mean" else grad, weight)
+
+
 def _check_weight(weight: Tensor | None, shape: tuple[int, ...]) -> None:
     """Raise PyTorch's error if `weight` is a tensor that would broadcast losses of shape `shape` to a larger shape."""
     broadcast = shape if weight is None else broadcast_shape([shape, weight.shape])
@@ -30,7 +34,7 @@ def _check_weight(weight: Tensor | None, shape: tuple[int, ...]) -> None:
 @general(
     lambda F, grad, self, target, weight, reduction: F.bce_backward(grad, self, target, weight, reduction),
     target=lambda F, grad, self, weight, reduction: (
-        _apply_weight(upstream(grad, self.shape, reduction), weight) * (F.log1p(-self) - F.log(self))
+        _distribute(grad, self, weight, reduction) * (F.log1p(-self) - F.log(self))
     ),
     node="BinaryCrossEntropyBackward0",
     function=False,
@@ -46,9 +50,7 @@ def bce(K, self, target, weight=None, reduction: str = "mean"):
 @composite(function=False, method=False)
 def bce_backward(F, grad, self, target, weight, reduction: str):
     """Return the gradient of `bce` by the probabilities."""
-    if reduction == "mean":
-        grad = grad / prod(self.shape)
-    grad = _apply_weight(grad, weight)
+    grad = _distribute(grad, self, weight, reduction)
     return grad * F.div(self - target, F.clamp((1 - self) * self, 1e-12, None))
 
 
@@ -139,7 +141,7 @@ def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
         grad, self, target, weight, pos_weight, reduction
     ),
     target=lambda F, grad, self, weight, pos_weight, reduction: (
-        _apply_weight(upstream(grad, self.shape, reduction), weight) * _target_slope(F, self, pos_weight)
+        _distribute(grad, self, weight, reduction) * _target_slope(F, self, pos_weight)
     ),
     node="BinaryCrossEntropyWithLogitsBackward0",
     function=False,
@@ -153,9 +155,7 @@ def bce_with_logits(K, self, target, weight=None, pos_weight=None, reduction: st
 @composite(function=False, method=False)
 def bce_with_logits_backward(F, grad, self, target, weight, pos_weight, reduction: str):
     """Return the gradient of `bce_with_logits` by the scores."""
-    if reduction == "mean":
-        grad = grad / prod(self.shape)
-    grad = _apply_weight(grad, weight)
+    grad = _distribute(grad, self, weight, reduction)
     return grad * _logit_slope(F, self, target, pos_weight)
 
 
