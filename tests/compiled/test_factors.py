@@ -233,6 +233,15 @@ def test_gaps_of_values(compiled: Any, ran: Ran, kind: str, dtype: str) -> None:
     assert ran == [("gradcore_divide_by_gaps", np.dtype(dtype).char)] * calls
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_gaps_where_the_gradients_of_values_are_a_view(compiled: Any, ran: Ran, dtype: str) -> None:
+    x, ones = draw(2, 6, 6, dtype=dtype), np.broadcast_to(np.ones(1, dtype), (2, 6))
+    values = np.sort(draw(2, 12, dtype=dtype))[:, ::2]
+    found = compiled.divide_by_gaps(x, values, x, ones, True)
+    np.testing.assert_array_equal(found, PLAIN.divide_by_gaps(x, values, x, ones, True))
+    assert ran == [("gradcore_divide_by_gaps", np.dtype(dtype).char)]
+
+
 def test_gaps_of_strided_and_complex_matrices(compiled: Any, ran: Ran) -> None:
     x, values = draw(6, 6, dtype="float64"), np.arange(6.0)
     for other in (x.T, x + 1j):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import CompiledCalls
+from gradcore.backends.compiled.calls import CompiledCalls, as_dense
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 from gradcore.core.typing import AnyArray
@@ -45,12 +45,13 @@ def _broadcast_batches(*arrays: AnyArray) -> list[AnyArray]:
 def _has_real_gaps(
     backend: Any, x: AnyArray, values: AnyArray, scale: AnyArray, of_values: AnyArray | None = None, skews: bool = False
 ) -> bool:
-    arrays = (x, values, scale) if of_values is None else (x, values, scale, of_values)
+    vectors = (values,) if of_values is None else (values, of_values)
     return (
         _is_supported(x)
         and x.shape == scale.shape == (*values.shape, values.shape[-1])
-        and (of_values is None or of_values.shape == values.shape)
-        and all(a.dtype == x.dtype and a.flags.c_contiguous and a.flags.aligned for a in arrays)
+        and all(a.flags.c_contiguous and a.flags.aligned for a in (x, scale))
+        and all(a.shape == values.shape for a in vectors)
+        and all(a.dtype == x.dtype for a in (scale, *vectors))
     )
 
 
@@ -100,6 +101,8 @@ class CompiledFactors(CompiledCalls):
         of_values: AnyArray | None = None,
         skews: bool = False,
     ) -> AnyArray:
-        out, given = np.empty(x.shape, x.dtype), values[:0] if of_values is None else of_values
+        out = np.empty(x.shape, x.dtype)
+        # Gradients of sums are views that repeat one number.
+        values, given = map(as_dense, (values, values[:0] if of_values is None else of_values))
         self._function("gradcore_divide_by_gaps", x.dtype.char)(skews, x, values, scale, given, out)
         return out
