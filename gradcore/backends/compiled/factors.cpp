@@ -63,26 +63,27 @@ public:
 
     // Subtract the products of `l` with the first `count` rows from the rows from `first` to `stop`.
     void subtract(Strided<const T> l, i64 first, i64 stop, i64 count) const {
-        for (; first + rows <= stop; first += rows) subtract_rows<rows, false>(l, first, count, true);
-        subtract_rest<rows - 1, false>(stop - first, l, first, count, true);
+        first = subtract_tiles<rows, false>(l, first, stop, count, true);
+        first = subtract_tiles<4, false>(l, first, stop, count, true);
+        subtract_tiles<1, false>(l, first, stop, count, true);
     }
 
     // Overwrite the first `n` rows with the solution for the lower triangle of `l`.
     void solve(Strided<const T> l, i64 n, bool unit) const {
-        i64 first = 0;
-        for (; first + rows <= n; first += rows) subtract_rows<rows, true>(l, first, first, unit);
-        subtract_rest<rows - 1, true>(n - first, l, first, first, unit);
+        i64 first = subtract_tiles<rows, true>(l, 0, n, 0, unit);
+        first = subtract_tiles<4, true>(l, first, n, 0, unit);
+        subtract_tiles<1, true>(l, first, n, 0, unit);
     }
 
 private:
     static constexpr int rows = registers * 3 / 8;
 
+    // Process tiles of R rows as long as they fit, and return the first row that is left. To solve, the products are with
+    // all rows before the tile.
     template <int R, bool solves>
-    void subtract_rest(i64 left, Strided<const T> l, i64 first, i64 count, bool unit) const {
-        if constexpr (R > 0) {
-            if (left == R) return subtract_rows<R, solves>(l, first, count, unit);
-            subtract_rest<R - 1, solves>(left, l, first, count, unit);
-        }
+    i64 subtract_tiles(Strided<const T> l, i64 first, i64 stop, i64 count, bool unit) const {
+        for (; first + R <= stop; first += R) subtract_rows<R, solves>(l, first, solves ? first : count, unit);
+        return first;
     }
 
     template <int R, bool solves>
