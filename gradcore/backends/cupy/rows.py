@@ -390,21 +390,21 @@ class CudaRows(CudaKernels, Reductions, Normalization, Targets):
         classes, points, kind = x.shape[min(x.ndim, 2) - 1], prod(x.shape[2:]), accumulation_dtype(x)
         rows, is_reduced = x.size // classes, reduction != "none"
         has_one_block = rows <= _ROWS_OF_A_BLOCK
-        rounded = None if is_reduced else self.allocate(target.shape, x.dtype)
+        loss = self.allocate(() if is_reduced else target.shape, x.dtype)
         losses = self.allocate(target.shape, kind) if is_reduced and not has_one_block else None
         weights = None if has_one_block else self.allocate(target.shape, kind)
-        reduced = self.allocate((), x.dtype) if is_reduced and has_one_block else None
         weight_sum = self.allocate((), kind) if has_one_block else None
+        results = (None, losses, weights, loss, weight_sum) if is_reduced else (loss, None, weights, None, weight_sum)
         inputs = [dense(self.xp, a) for a in (x, target, weight)]
-        outputs = [NULL if a is None else a for a in (rounded, losses, weights, reduced, weight_sum)]
+        outputs = [NULL if a is None else a for a in results]
         kernel = self._loss_kernel("nll", x, target)
         launch = ((1,), block_of(rows)) if has_one_block else elements(rows)
         with self.check_watched(target, classes, ignore_index, "Target {index} is out of bounds.") as (number, flag):
             sizes = self.int64s(rows, classes, points, ignore_index, number)
             kernel(*launch, (*inputs, *outputs, *sizes, flag, np.bool_(reduction == "mean")))
         if weight_sum is not None:
-            return reduced if is_reduced else rounded, weight_sum
-        return self._reduce_losses(losses if is_reduced else rounded, weights, reduction, x, target)
+            return loss, weight_sum
+        return self._reduce_losses(losses if is_reduced else loss, weights, reduction, x, target)
 
     @kernel_for(_takes_nll_gradient)
     def nll_backward(

@@ -19,7 +19,7 @@ def _apply_weight(t: Any, weight: Any) -> Any:
     return t if weight is None else t * weight
 
 
-def _distribute(grad: Any, self: Any, weight: Any, reduction: str) -> Any:
+def _distribute(grad, self, weight, reduction):
     """Return the gradient of each loss. Only a mean reads the shape, which operands of a fused kernel do not have."""
     return _apply_weight(upstream(grad, self.shape, reduction) if reduction == "mean" else grad, weight)
 
