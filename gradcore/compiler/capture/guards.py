@@ -303,7 +303,7 @@ class Guards(LibraryGuards):
                 raise Unguardable(Code.UNSUPPORTED, f"{label} of {text} has no value yet") from None
         self.visit(value.__defaults__, f"{name}.__defaults__", f"defaults of {text}")
         self.visit(value.__kwdefaults__, f"{name}.__kwdefaults__", f"defaults of {text}")
-        if not {id(value.__builtins__), id(value.__globals__.get("__builtins__", builtins))} <= _BUILTINS:  # type: ignore[attr-defined]
+        if not {id(value.__builtins__), id(value.__globals__.get("__builtins__", builtins))} <= _BUILTINS:
             raise Unguardable(Code.STATE, f"{text} has builtins of its own")
         self.globals_of(value.__code__, value.__globals__)
 

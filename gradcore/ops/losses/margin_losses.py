@@ -102,7 +102,7 @@ def multilabel_soft_margin_loss(F, input, target, weight=None, reduction: str = 
     if weight is not None:
         losses = losses * weight
     dim = input.ndim - 1  # the classes of the input, also if the target has more dims
-    return reduce_losses(F, F.sum(losses, dim) / input.shape[dim], reduction)
+    return reduce_losses(F, F.sum(losses, dim) / input.size(dim), reduction)
 
 
 # -- losses of one input -------------------------------------------------------------------------------------
