@@ -18,7 +18,7 @@ from gradcore.core.errors import warn
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyTensor
 from gradcore.dispatch.torch_function import hand_over, overriding_arguments, takes_over
-from gradcore.ops.indexing.by_tensors import BYTES
+from gradcore.ops.indexing.by_tensors import BYTES, check_mask
 from gradcore.ops.shape.slicing import getitem as GETITEM
 from gradcore.ops.shape.slicing import select as SELECT
 from gradcore.ops.shape.slicing import slice_of as SLICE
@@ -244,7 +244,7 @@ def resolve(self: AnyTensor, key: Any) -> tuple[Any, tuple[Any, ...] | None]:
             indices.append(k.mask)
         else:
             if k._dtype is dtypes.bool_:
-                _check_mask(k, dim, shape)
+                check_mask(k._array.shape, dim, shape)
             basic += [WHOLE] * _dims_of(k)
             indices.append(k)
             dim += _dims_of(k)
@@ -326,15 +326,6 @@ def _convert_item(item: Any, like: AnyTensor) -> Any:
     if item._dtype is dtypes.bool_:
         return _Truth(functional.reshape(item, (1,)))
     return operator.index(item)
-
-
-def _check_mask(mask: Any, dim: int, shape: Sequence[int]) -> None:
-    for i, n in enumerate(mask._array.shape):
-        if n != shape[dim + i]:
-            raise IndexError(
-                f"The shape of the mask {list(mask._array.shape)} at index {i} does not match the shape of the indexed "
-                f"tensor {list(shape)} at index {dim + i}"
-            )
 
 
 def index_tensor(values: Any, like: AnyTensor) -> Any:

@@ -147,7 +147,7 @@ def index_put_(self: AnyTensor, indices: Any, values: Any, accumulate: bool = Fa
         raise TypeError(f"index_put_(): argument 'values' (position 2) must be Tensor, not {type(values).__name__}")
     if isinstance(indices, Variable):
         raise TypeError("index_put_(): argument 'indices' (position 1) must be tuple of Tensors, not Tensor")
-    return _put(self, as_indices(functional, indices), values, accumulate)
+    return _put(self, as_indices(functional, self, indices), values, accumulate)
 
 
 def _put(self: AnyTensor, indices: tuple[Any, ...], values: AnyTensor, accumulate: bool) -> Any:

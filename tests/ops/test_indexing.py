@@ -587,3 +587,24 @@ def test_adding_nothing_keeps_the_signs_of_zeros(dtype: gc.dtype) -> None:
     index = gc.zeros(0, dtype=gc.int64)
     for result in (x.index_add(1, index, x[:, :0]), x.index_put((index,), x[:0], accumulate=True)):
         assert np.signbit(result.numpy()).all()
+
+
+@pytest.mark.parametrize("dtype", [gc.bool, gc.uint8], ids=str)
+@pytest.mark.filterwarnings("ignore:indexing with dtype torch.uint8")
+def test_masks_of_other_sizes_are_refused(dtype: gc.dtype) -> None:
+    x = gc.arange(25.0).reshape(5, 5)
+    for mask, message in [
+        ([1, 1], r"The shape of the mask \[2\] at index 0 does not match the shape of the indexed tensor \[5, 5\]"),
+        ([1, 0, 1, 1, 0, 1], r"The shape of the mask \[6\] at index 0"),
+        ([[1, 0]], r"The shape of the mask \[1, 2\] at index 0"),
+        ([[[1] * 5] * 5] * 5, "too many indices for tensor of dimension 2"),
+    ]:
+        given = gc.tensor(mask, dtype=dtype)
+        for accumulate in (False, True):
+            with pytest.raises(IndexError, match=message):
+                x.index_put((given,), gc.tensor(1.0), accumulate)
+            with pytest.raises(IndexError, match=message):
+                x.index_put_((given,), gc.tensor(1.0), accumulate)
+    with pytest.raises(IndexError, match=r"at index 0 does not match .* at index 1"):
+        x.index_put((gc.tensor([0]), gc.tensor([1, 1], dtype=dtype)), gc.tensor(1.0))
+    assert x.sum() == 300

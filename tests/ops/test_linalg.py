@@ -234,6 +234,16 @@ def test_determinant_of_singular_matrices(rank: int, dtype: str) -> None:
     check_derivatives(linalg.det, left @ right, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("place", [(0, 0), (0, 1), (1, 0), (2, 2)])
+@pytest.mark.parametrize("others", ["zeros", "ones", "eye"])
+def test_determinants_of_what_is_not_a_number(others: str, place: tuple[int, int]) -> None:
+    A = getattr(np, others)(3) if others == "eye" else getattr(np, others)((3, 3))
+    A[place] = np.nan
+    pair = gc.tensor(np.stack([np.eye(3), A]))
+    assert linalg.det(pair).isnan().tolist() == [False, True]
+    assert linalg.slogdet(pair).logabsdet.isnan().tolist() == [False, True]
+
+
 def test_cofactors_of_a_zero_matrix() -> None:
     A = gc.zeros(2, 2, dtype=gc.float64, requires_grad=True)
     (grad,) = gc.autograd.grad(linalg.det(A), A, create_graph=True)

@@ -400,6 +400,11 @@ def test_differences_and_integrals() -> None:
     assert gc.trapz(x, dx=2).item() == 18
     assert gc.trapezoid(x, gc.tensor([0.0, 1.0, 3.0])).item() == 15.5
     same(gc.cumulative_trapezoid(x).tolist(), [2.5, 9])
+    for numbers in ([200, 100, 255], [True, True, False]):  # two neighbours do not fit into the dtype
+        y = gc.tensor(numbers, dtype=gc.uint8 if numbers[0] == 200 else gc.bool)
+        for function in (gc.trapezoid, gc.cumulative_trapezoid):
+            same(function(y, dx=2.0).tolist(), function(y.float(), dx=2.0).tolist())
+            same(function(y, x).tolist(), function(y.float(), x).tolist())
 
 
 def test_complex_logcumsumexp_of_elements_that_add_nothing() -> None:

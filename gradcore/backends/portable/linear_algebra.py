@@ -311,13 +311,20 @@ class LinearAlgebra:
 
     @leading(2)
     def determinant(self, a: Array) -> Array:
-        return self.xp.linalg.det(a)
+        return self._nan_where_nan(a, self.xp.linalg.det(a))
 
     @leading(2)
     def log_determinant(self, a: Array) -> tuple[Array, Array]:
         """Return the sign, and the logarithm of the absolute value, of the determinants."""
         sign, size = self.xp.linalg.slogdet(a)
-        return sign, size
+        return sign, self._nan_where_nan(a, size)
+
+    def _nan_where_nan(self, a: Array, results: Array) -> Array:
+        """Return `results`, a number for each matrix, with NaN for matrices that contain NaN.
+
+        LAPACK may leave NaN out of a pivot's column, so that the matrix counts as singular.
+        """
+        return self.xp.where(self.xp.isnan(a).any(axis=(-2, -1)), results.dtype.type("nan"), results)
 
     def adjugate(self, a: Array) -> Array:
         """Return the adjugate (the transpose of the cofactors): where possible, the inverse times the determinant."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gradcore.core import dtypes
@@ -61,23 +62,40 @@ def _index_put_cases():
 BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
 
 
-def as_indices(F: Any, indices: Any) -> tuple[Any, ...]:
-    """Return index tensors as operations take them: byte tensors become bool masks.
+def check_mask(mask_shape: Sequence[int], dim: int, shape: Sequence[int]) -> None:
+    """Raise an IndexError if a mask does not have the sizes of the dims from `dim` on of a tensor that it indexes."""
+    for i, n in enumerate(mask_shape):
+        if dim + i >= len(shape):
+            raise IndexError(f"too many indices for tensor of dimension {len(shape)}")
+        if n != shape[dim + i]:
+            raise IndexError(
+                f"The shape of the mask {list(mask_shape)} at index {i} does not match the shape of the indexed tensor "
+                f"{list(shape)} at index {dim + i}"
+            )
+
+
+def as_indices(F: Any, x: Any, indices: Any) -> tuple[Any, ...]:
+    """Return index tensors of `x` as operations take them: byte tensors become bool masks.
 
     Raises
     ------
     IndexError
-        If a tensor is of another dtype.
+        If a tensor is of another dtype, or a mask does not have the sizes of the dims that it indexes.
     """
     results = []
+    dim = 0
     for each in indices:
-        if each is None or each.dtype in (dtypes.int64, dtypes.bool_, dtypes.int32):
-            results.append(each)
-        elif each.dtype is dtypes.uint8:
+        if each is not None and each.dtype is dtypes.uint8:
             warn(BYTES)
-            results.append(F.ne(each, 0))
+            each = F.ne(each, 0)
+        if each is not None and each.dtype is dtypes.bool_:
+            check_mask(each.shape, dim, x.shape)
+            dim += each.ndim
+        elif each is None or each.dtype in (dtypes.int64, dtypes.int32):
+            dim += 1
         else:
             raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+        results.append(each)
     return tuple(results)
 
 
@@ -107,7 +125,7 @@ def index_put(F, self, indices: Any, values, accumulate: bool = False):
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
             f"shape {list(self.shape)}"
         )
-    return F.index_write(self, values, as_indices(F, indices), accumulate)
+    return F.index_write(self, values, as_indices(F, self, indices), accumulate)
 
 
 # -- a vector of indices along a dim ----------------------------------------------------------------------------------

@@ -74,6 +74,8 @@ def attention_backward(
             to_value = F.matmul(F.transpose(weights, -2, -1), grad)
         if needs[0] or needs[1] or needs[3]:
             of_value = F.matmul(grad, F.transpose(value, -2, -1))
+            if of_value.shape != weights.shape:  # several values share the weights
+                of_value = F.sum_to_size(of_value, weights.shape)
             grad_weights = of_value if grad_weights is None else grad_weights + of_value
     if not (needs[0] or needs[1] or needs[3]):
         return None, None, to_value, None
@@ -300,6 +302,7 @@ def _samples():
         case(floats(2, 3, 4, 2), floats(2, 3, 4, 2), floats(2, 3, 4, 3), is_causal=True),
         case(floats(3, 4), floats(5, 4), floats(5, 2), floats(3, 5), scale=0.3),
         case(floats(2, 1, 3, 4), floats(1, 5, 4), floats(5, 2), bools(3, 5)),
+        case(floats(3, 4), floats(1, 5, 4), floats(2, 3, 5, 2), floats(1, 5)),
         case(floats(1, 4, 3, 2), floats(1, 2, 3, 2), floats(1, 2, 3, 2), enable_gqa=True),
     ]
 

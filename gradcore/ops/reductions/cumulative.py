@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from gradcore.core import dtypes
 from gradcore.ops.declare.annotations import DType, Scalar
 from gradcore.ops.declare.checks import check_implemented
 from gradcore.ops.declare.samples import case, floats
@@ -223,6 +224,8 @@ def _areas(F, name, y, x, dx, dim):
 
     `x` are coordinates, `dx` is the distance of neighbours; at most one of them is given.
     """
+    if not y.dtype.is_differentiable:
+        y = F.to(y, dtypes.int64)  # the sum of two neighbours may not fit into their dtype
     if x is None:
         after, before = _split_neighbours(F, y, dim)
         return after + before if dx is None else F.scale(after + before, dx)

@@ -60,6 +60,8 @@ def cosine_similarity(F, x1, x2, dim: int = 1, eps: float = 1e-8):
     dtype = dtypes.promote_types(x1.dtype, x2.dtype)
     if not dtype.is_floating_point:
         raise RuntimeError(f"expected common dtype to be floating point, yet common dtype is {dtype.scalar_name}")
+    if eps < 0:
+        raise RuntimeError(f"eps must be non-negative, got: {eps:g}")
     x1, x2 = F.to(x1, dtype), F.to(x2, dtype)
     if x1.shape != x2.shape:
         x1, x2 = F.broadcast_tensors(x1, x2)
