@@ -299,6 +299,17 @@ def test_messages() -> None:
         linalg.inv(gc.eye(2, dtype=gc.int64))
     with pytest.raises(RuntimeError, match=r"linalg\.matrix_norm: Order 3 not supported"):
         linalg.norm(gc.ones(2, 2), 3)
+    for tau, other, message in [
+        ((), (2,), "Expected tau to have one dimension less than input, but got tau.ndim equal to 1"),
+        ((3,), (2,), r"Expected batch dimensions of tau to be equal to input.shape\[:-2\], but got \[3\]"),
+        ((2,), (), "Expected other to have the same number of dimensions as input"),
+        ((2,), (3,), r"Expected batch dimensions of other .* but got \[3\]"),
+    ]:
+        with pytest.raises(RuntimeError, match=message):
+            gc.ormqr(gc.ones(2, 4, 2), gc.ones(*tau, 2), gc.ones(*other, 4, 3))
+        if "tau" in message:
+            with pytest.raises(RuntimeError, match=message):
+                linalg.householder_product(gc.ones(2, 4, 2), gc.ones(*tau, 2))
     assert issubclass(linalg.LinAlgError, RuntimeError)
 
 

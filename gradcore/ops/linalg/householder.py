@@ -54,7 +54,23 @@ def linalg_householder_product(K, input, tau):
         raise RuntimeError(f"{name}: input.shape[-2] must be greater than or equal to input.shape[-1]")
     if input.shape[-1] < tau.shape[-1]:
         raise RuntimeError(f"{name}: input.shape[-1] must be greater than or equal to tau.shape[-1]")
+    _check_batch(name, input, "tau", tau, input.ndim - 1, "one dimension less than")
     return _products(K, input, tau)[0]
+
+
+def _check_batch(function, input, name, x, ndim, which):
+    """Raise an error if `x` has not `ndim` dims, or not the batch dims of `input`."""
+    if x.ndim != ndim:
+        raise RuntimeError(
+            f"{function}: Expected {name} to have {which} input, but got {name}.ndim equal to {x.ndim} and input.ndim "
+            f"is equal to {input.ndim}"
+        )
+    batch = input.shape[:-2]
+    if x.shape[: len(batch)] != batch:
+        raise RuntimeError(
+            f"{function}: Expected batch dimensions of {name} to be equal to input.shape[:-2], but got "
+            f"{list(x.shape[: len(batch)])}"
+        )
 
 
 def _columns(F, x, i):
@@ -158,6 +174,8 @@ def ormqr(F, input, tau, other, left: bool = True, transpose: bool = False):
     side, end = ("other.shape[-2]", -2) if left else ("other.shape[-1]", -1)
     if other.shape[end] != input.shape[-2]:
         raise RuntimeError(f"torch.ormqr: {side} must be equal to input.shape[-2]")
+    _check_batch("torch.ormqr", input, "tau", tau, input.ndim - 1, "one dimension less than")
+    _check_batch("torch.ormqr", input, "other", other, input.ndim, "the same number of dimensions as")
     m, n = input.shape[-2:]
     padded = F.cat([input, F.new_zeros(input, (*input.shape[:-1], m - n))], -1) if m > n else F.narrow(input, -1, 0, m)
     Q = F.linalg_householder_product(padded, tau)
