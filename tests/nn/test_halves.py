@@ -40,6 +40,29 @@ def test_normalized_numbers_with_large_variances(name: str, dtype: Any, scale: f
     np.testing.assert_allclose(slope(NORMS[name], x, weight).numpy(), expected, atol=bound)
 
 
+@pytest.mark.parametrize("weights", [gc.float32, gc.float64, gc.bfloat16], ids=str)
+def test_rms_norm_with_weights_of_another_dtype(weights: Any) -> None:
+    """Squares of the input do not fit into halves."""
+    gc.manual_seed(0)
+    x, weight = (gc.randn(8, 64) * 1000).half(), gc.randn(64).to(weights)
+    results = []
+    for dtype in (gc.float16, gc.float64):
+        inputs = x.to(dtype).requires_grad_(), weight.detach().clone().requires_grad_()
+        out = F.rms_norm(inputs[0], (64,), inputs[1])
+        assert out.dtype is dtype
+        gradients = gc.autograd.grad(out, inputs, gc.ones_like(out))
+        results.append([t.detach().double().numpy() for t in (out, gradients[0] * 1000, gradients[1])])
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-2, atol=5e-3)
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16, gc.float32], ids=str)
+def test_rms_norm_adds_the_epsilon_of_float32(dtype: Any) -> None:
+    x = gc.tensor([[0.001, 0.002]], dtype=dtype)
+    expected = (x.float() / (x.float().square().mean() + 2**-23).sqrt()).to(dtype)
+    np.testing.assert_allclose(F.rms_norm(x, (2,)).float().numpy(), expected.float().numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["layer_norm", "group_norm", "rms_norm", "batch_norm", "instance_norm"])
 def test_second_derivatives_and_tangents(name: str) -> None:
     gc.manual_seed(0)

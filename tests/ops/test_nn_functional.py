@@ -465,7 +465,7 @@ def test_attention_that_does_not_fit(arguments: Any, message: str) -> None:
 def test_distances_by_hand() -> None:
     x, y = tensor([[3.0, 4.0], [0.0, 0.0]]), tensor([[4.0, 3.0], [1.0, 0.0]])
     close(F.cosine_similarity(x, y), [24 / 25, 0])
-    with pytest.raises(RuntimeError, match="eps must be non-negative, got: -0.5"):
+    with pytest.raises(RuntimeError, match="eps must be non-negative"):
         F.cosine_similarity(x, y, eps=-0.5)
     close(F.pairwise_distance(x, y, eps=0), [math.sqrt(2), 1])
     close(F.pairwise_distance(x, y, p=1, eps=0, keepdim=True), [[2], [1]])

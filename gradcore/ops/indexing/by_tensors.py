@@ -7,7 +7,7 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
-from gradcore.ops.declare.annotations import Indices, Ints, Number
+from gradcore.ops.declare.annotations import Indices, Ints, Number, Tensor
 from gradcore.ops.declare.checks import check_fits, check_implemented, dtype_of, no_kernel
 from gradcore.ops.declare.promotion import same_dtypes
 from gradcore.ops.declare.samples import case, floats, ints
@@ -74,7 +74,7 @@ def check_mask(mask_shape: Sequence[int], dim: int, shape: Sequence[int]) -> Non
             )
 
 
-def as_indices(F: Any, x: Any, indices: Any) -> tuple[Any, ...]:
+def as_indices(F: Any, x: Tensor, indices: Any) -> tuple[Any, ...]:
     """Return index tensors of `x` as operations take them: byte tensors become bool masks.
 
     Raises

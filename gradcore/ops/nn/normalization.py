@@ -273,7 +273,7 @@ def _(F, t, self, scale):
 def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float | None = None):
     """Divide by the root mean square of the last dims, whose sizes are `normalized_shape`; then multiply by `weight`.
 
-    `eps`, added to the mean square, is by default the dtype's machine epsilon.
+    `eps`, added to the mean square, is by default the machine epsilon of the dtype, or of float32 for halves.
 
     Returns
     -------
@@ -289,9 +289,12 @@ def rms_norm(F, input, normalized_shape: Sequence[int], weight=None, eps: float 
     _check_like("weight", weight, shape)
     check_implemented("rms_norm", input, "bi")
     if eps is None:
-        eps = dtypes.finfo(input.dtype).eps
+        eps = dtypes.finfo(dtypes.promote_types(input.dtype, dtypes.float32)).eps
     if input.dtype.is_floating_point and (weight is None or weight.dtype is input.dtype):
         return F.fused_rms_norm(input, weight, len(shape), eps)[0]
+    if input.dtype.is_floating_point and weight.dtype.is_floating_point:
+        dtype = dtypes.promote_types(dtypes.promote_types(input.dtype, weight.dtype), dtypes.float32)
+        return F.to(F.fused_rms_norm(F.to(input, dtype), F.to(weight, dtype), len(shape), eps)[0], input.dtype)
     mean = F.mean(F.square(input), tuple(range(-len(shape), 0)), True)
     out = input * F.rsqrt(mean + eps)
     return out if weight is None else F.to(out * weight, input.dtype)
