@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import sys
 from collections.abc import Callable
@@ -718,6 +719,101 @@ def test_launches_of_losses_of_probabilities(device: str, dtype: Any) -> None:
         ones = gc.ones_like(out)
         assert launches(call) == 1 + (reduction == "mean")  # and a sum of CUB's
         assert launches(lambda out=out, ones=ones: gc.autograd.grad(out, x, ones, retain_graph=True)) == 1
+
+
+# -- losses of differences ----------------------------------------------------------------------------------------
+
+LOSSES: dict[str, Callable[..., Any]] = {
+    "mse": F.mse_loss,
+    "smooth_l1": functools.partial(F.smooth_l1_loss, beta=0.6),
+    "huber": functools.partial(F.huber_loss, delta=0.4),
+    "soft_margin": F.soft_margin_loss,
+}
+
+
+@pytest.mark.parametrize("shape", [(7, 10), (1, 2), (0, 4), (2,)], ids=str)
+@pytest.mark.parametrize("fusion", [True, False])
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_differences(
+    device: str, name: str, shape: tuple[int, ...], fusion: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compare values and derivatives for every second element of tensors, one of which is transposed in memory."""
+    monkeypatch.setattr(config, "fusion", lambda: fusion)
+    rng = np.random.default_rng(0)
+    for dtype, reduction in itertools.product(DTYPES, ("mean", "sum", "none")):
+        x, target = (
+            drawn(rng, dtype, *shape)[..., ::2],
+            drawn(rng, dtype, *shape[::-1]).permute(-1, *range(len(shape) - 1))[..., ::2],
+        )
+        if len(shape) == 1:
+            x, target = x[0], target[0]
+        loss = lambda x, t, r=reduction: LOSSES[name](x, t, reduction=r)  # noqa: E731
+        second = dtype.itemsize > 2
+        agree(
+            *(with_gradients(loss, x.to(d), target.to(d), second=second) for d in (device, "cpu")),
+            f"{dtype}, {reduction}",
+        )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", LOSSES)
+def test_launches_of_losses_of_differences(device: str, name: str, dtype: Any) -> None:
+    x, target = (gc.full((6, 7), k, dtype=dtype, device=device).requires_grad_() for k in (0.5, 0.25))
+    for reduction in ("mean", "sum", "none"):
+        call = lambda reduction=reduction: LOSSES[name](x, target, reduction=reduction)  # noqa: E731
+        out = call()
+        ones, is_rounded = gc.ones_like(out), dtype.itemsize == 2 and reduction != "none"
+        assert launches(call) == 1 + (reduction == "mean") + is_rounded  # and a sum of CUB's
+        for wanted in ((x,), (x, target)):
+            backward = lambda out=out, ones=ones, w=wanted: gc.autograd.grad(out, w, ones, retain_graph=True)  # noqa: E731
+            assert launches(backward) == len(wanted)
+
+
+# -- gates and cross products -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fusion", [True, False])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_gates_and_cross_products(device: str, dtype: Any, fusion: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare them along each dim, for dense, strided and empty tensors; cross products of tensors that broadcast."""
+    monkeypatch.setattr(config, "fusion", lambda: fusion)
+    rng, second = np.random.default_rng(0), dtype.itemsize > 2
+
+    def compare(function: Callable[..., Any], *inputs: Any) -> None:
+        agree(*(with_gradients(function, *[t.to(d) for t in inputs], second=second) for d in (device, "cpu")))
+
+    for shape, dim in (((4, 6), -1), ((4, 6), 0), ((2, 0, 4), 2), ((8,), 0)):
+        for x in (drawn(rng, dtype, *shape), drawn(rng, dtype, *shape, 2)[..., 1]):
+            compare(lambda x, dim=dim: F.glu(x, dim), x)
+    for shapes, dim in ((((5, 3), (5, 3)), -1), (((3, 4), (3, 1)), 0), (((0, 3), (1, 3)), 1), (((3,), (3,)), 0)):
+        pair = [drawn(rng, dtype, *shape, 2)[..., 0] for shape in shapes]
+        compare(lambda a, b, dim=dim: gc.linalg.cross(a, b, dim=dim), *pair)
+
+
+def test_launches_of_gates_and_cross_products(device: str) -> None:
+    """Halves and components are computed by one kernel; joining them takes a copy of each."""
+    for function, shapes, forward, backward in (
+        (F.glu, [(5, 8)], 1, 3),
+        (gc.linalg.cross, [(5, 3), (5, 3)], 4, 8),
+    ):
+        inputs = [gc.ones(shape, device=device, requires_grad=True) for shape in shapes]
+        out = function(*inputs)
+        ones = gc.ones_like(out)
+        assert launches(lambda f=function, i=inputs: f(*i)) == forward
+        assert launches(lambda o=out, i=inputs, g=ones: gc.autograd.grad(o, i, g, retain_graph=True)) == backward
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "message"),
+    [
+        ((), -1, "glu does not support 0-dimensional tensors"),
+        ((2, 3), -1, "Halving dimension must be even, but dimension 1 is size 3"),
+        ((2, 4), 2, "Dimension out of range"),
+    ],
+)
+def test_errors_of_gates(device: str, shape: tuple[int, ...], dim: int, message: str) -> None:
+    with pytest.raises((RuntimeError, IndexError), match=message):
+        F.glu(gc.ones(shape, device=device), dim)
 
 
 # -- extrema with an index ----------------------------------------------------------------------------------------

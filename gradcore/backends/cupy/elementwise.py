@@ -11,6 +11,7 @@ import numpy as np
 
 from gradcore.backends.codegen.emit_cuda import OF_COMPLEX
 from gradcore.backends.cupy.fusion import CudaFusion
+from gradcore.backends.cupy.kernels import C_NAMES, dtype_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.elementwise import RENAMED, Elementwise
 from gradcore.core.typing import AnyArray
@@ -36,6 +37,20 @@ def _logical(name: str) -> Callable[..., Any]:
         return function(*operands)
 
     return kernel
+
+
+def _has_halves(backend: CudaElementwise, x: AnyArray, dim: int) -> bool:
+    """Return whether `glu` is defined; its body raises the errors."""
+    return dtype_name(x.dtype) in C_NAMES and -x.ndim <= dim < x.ndim and x.shape[dim] % 2 == 0
+
+
+def _gate(F: AnyArray, x: AnyArray, gate: AnyArray) -> AnyArray:
+    return x * F.sigmoid(gate)
+
+
+def _gate_gradients(F: AnyArray, grad: AnyArray, x: AnyArray, gate: AnyArray) -> list[AnyArray]:
+    factor = F.sigmoid(gate)
+    return [grad * factor, grad * x * (factor * (1 - factor))]
 
 
 def _scaled_bessel(name: str, order: int, alternating: bool, factor: float) -> Callable[..., Any]:
@@ -85,6 +100,7 @@ class CudaElementwise(CudaFusion, Elementwise):
     from_host: Callable[..., Any]
     special_function: Callable[..., Any]
     bodies: dict[str, Callable[..., Any]]
+    join_arrays: Callable[..., AnyArray]
 
     lerp, logaddexp = _complex_kernel("lerp"), _complex_kernel("logaddexp")
     pow, sigmoid = _complex_kernel("pow"), _complex_kernel("sigmoid")
@@ -151,6 +167,14 @@ class CudaElementwise(CudaFusion, Elementwise):
     def relu(self, x: AnyArray) -> AnyArray:
         # CuPy handles a NumPy scalar in fewer steps than a number of Python.
         return self._at_least(x, x.dtype.type(0)) if x.dtype.kind == "f" else super().relu(x)
+
+    @kernel_for(_has_halves)
+    def glu(self, x: AnyArray, dim: int) -> AnyArray:
+        first, second = self.xp.split(x, 2, dim)
+        return self.evaluate_formula("glu", _gate, x=first, gate=second)
+
+    def glu_backward(self, grad: AnyArray, x: AnyArray, dim: int) -> AnyArray:
+        return self.join_arrays(self.evaluate_step(_gate_gradients, grad, *self.xp.split(x, 2, dim)), dim)
 
     def _is_number(self, value: Any) -> bool:
         return isinstance(value, (self.array_type, np.generic))

@@ -1,12 +1,14 @@
-"""Losses of probabilities on CUDA: losses and gradients are one fused kernel each, before the reduction."""
+"""Losses on CUDA that are elementwise before the reduction: losses, and gradients, are one fused kernel each."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from gradcore.backends.base import Backend
-from gradcore.backends.cupy.kernels import CudaKernels
+from gradcore.backends.cupy.kernels import CudaKernels, accumulation_dtype
 from gradcore.backends.portable.reductions import Reductions
 from gradcore.core.typing import AnyArray
 
@@ -15,68 +17,61 @@ if TYPE_CHECKING:
 
 __all__ = ["CudaLosses"]
 
+#: Names of the operands of a loss in the source of its kernel.
+_OPERANDS = ("x", "target", "factor", "second_factor")
 
-class CudaLosses(CudaKernels, Reductions):
-    """Losses whose bodies are elementwise before the reduction; without fusion the bodies run."""
 
-    evaluate_formula: Callable[..., AnyArray]
+def _loss(name: str) -> Callable[..., Array]:
+    """Return the kernel of the loss `name`, whose last argument is the reduction; without fusion, the body runs."""
 
-    def bce(self, x: Array, target: Array, weight: Array | None, reduction: str) -> Array:
-        losses = self.evaluate_formula("bce", _losses, x=x, target=target, weight=weight)
-        return self._reduce_elements(losses, reduction)
+    def formula(F: object, *operands: AnyArray) -> AnyArray:
+        # `F` is a tracer or, without fusion, the backend.
+        return Backend.bodies[name](F, *operands, "none")
 
-    def bce_backward(self, grad: Array, x: Array, target: Array, weight: Array | None, reduction: str) -> Array:
-        operands = {"grad": grad, "count": _divisor(x, reduction), "x": x, "target": target, "weight": weight}
-        return self.evaluate_formula("bce_backward", _gradient, **operands)
-
-    def bce_with_logits(
-        self, x: Array, target: Array, weight: Array | None, pos_weight: Array | None, reduction: str
-    ) -> Array:
-        operands = {"x": x, "target": target, "weight": weight, "pos_weight": pos_weight}
-        return self._reduce_elements(self.evaluate_formula("bce_with_logits", _logit_losses, **operands), reduction)
-
-    def bce_with_logits_backward(
-        self,
-        grad: Array,
-        x: Array,
-        target: Array,
-        weight: Array | None,
-        pos_weight: Array | None,
-        reduction: str,
-    ) -> Array:
-        operands = {
-            "grad": grad, "count": _divisor(x, reduction), "x": x, "target": target, "weight": weight,
-            "pos_weight": pos_weight,
-        }  # fmt: skip
-        return self.evaluate_formula("bce_with_logits_backward", _logit_gradient, **operands)
-
-    def _reduce_elements(self, losses: Array, reduction: str) -> Array:
+    def kernel(self: CudaLosses, *arguments: AnyArray) -> AnyArray:
+        *operands, reduction = arguments
+        dtype = operands[0].dtype
+        # Losses of halves are not rounded before the reduction.
+        stored = dtype if reduction == "none" else np.dtype(accumulation_dtype(operands[0]))
+        losses = self.evaluate_formula(name, formula, stored, **self._name_operands(operands))
         if reduction == "none":
             return losses
-        return self.mean_over(losses) if reduction == "mean" else self.sum_over(losses)
+        return (self.mean_over(losses) if reduction == "mean" else self.sum_over(losses)).astype(dtype, copy=False)
+
+    return kernel
 
 
-def _divisor(x: Array, reduction: str) -> float:
-    """Return what gradients are divided by: a float, which is a parameter of the kernel and not part of its source."""
-    return float(x.size) if reduction == "mean" else 1.0
+def _gradient(name: str) -> Callable[..., Array]:
+    """Return the kernel of the gradient of a loss, whose first argument is the gradient of the reduced losses."""
+
+    def formula(F: object, grad: AnyArray, count: float, *operands: AnyArray) -> AnyArray:
+        return Backend.bodies[name](F, grad / count, *operands, "none")
+
+    def kernel(self: CudaLosses, grad: Array, *arguments: AnyArray) -> AnyArray:
+        *operands, reduction = arguments
+        # A float is a parameter of the kernel and not part of its source.
+        count = float(operands[0].size) if reduction == "mean" else 1.0
+        named = self._name_operands(operands)
+        return self.evaluate_formula(name, formula, operands[0].dtype, grad=grad, count=count, **named)
+
+    return kernel
 
 
-# The formulas call the declared bodies, as `F` is a tracer or, without fusion, the backend with the methods above.
+class CudaLosses(CudaKernels, Reductions):
+    """Losses of numbers and probabilities that are fused up to the reduction."""
 
+    evaluate_formula: Callable[..., AnyArray]
+    generates: Callable[[Sequence[AnyArray]], bool]
 
-def _losses(F: object, x: AnyArray, target: AnyArray, weight: AnyArray) -> AnyArray:
-    return Backend.bodies["bce"](F, x, target, weight, "none")
+    bce, bce_backward = _loss("bce"), _gradient("bce_backward")
+    bce_with_logits, bce_with_logits_backward = _loss("bce_with_logits"), _gradient("bce_with_logits_backward")
+    huber_loss_of, huber_loss_backward = _loss("huber_loss_of"), _gradient("huber_loss_backward")
+    mse_loss_of, mse_loss_backward = _loss("mse_loss_of"), _gradient("mse_loss_backward")
+    smooth_l1_loss_of, smooth_l1_loss_backward = _loss("smooth_l1_loss_of"), _gradient("smooth_l1_loss_backward")
+    soft_margin, soft_margin_backward = _loss("soft_margin"), _gradient("soft_margin_backward")
 
-
-def _gradient(F: object, grad: AnyArray, count: float, x: AnyArray, target: AnyArray, weight: AnyArray) -> AnyArray:
-    return Backend.bodies["bce_backward"](F, grad / count, x, target, weight, "none")
-
-
-def _logit_losses(F: object, x: AnyArray, target: AnyArray, weight: AnyArray, pos_weight: AnyArray) -> AnyArray:
-    return Backend.bodies["bce_with_logits"](F, x, target, weight, pos_weight, "none")
-
-
-def _logit_gradient(
-    F: object, grad: AnyArray, count: float, x: AnyArray, target: AnyArray, weight: AnyArray, pos_weight: AnyArray
-) -> AnyArray:
-    return Backend.bodies["bce_with_logits_backward"](F, grad / count, x, target, weight, pos_weight, "none")
+    def _name_operands(self, operands: Sequence[AnyArray]) -> dict[str, AnyArray]:
+        """Return the operands by name, halves as float32 if no kernel is generated, which would convert them."""
+        if not self.generates(operands):
+            operands = [x.astype(accumulation_dtype(x), copy=False) if hasattr(x, "dtype") else x for x in operands]
+        return dict(zip(_OPERANDS, operands, strict=False))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ class Products:
     array_type: type
     #: Whether reading a 0-dim array costs nothing (no device to wait for).
     host_scalars: bool
+    evaluate_step: Callable[..., Sequence[Array]]
 
     def matmul(self, a: Array, b: Array) -> Array:
         """Return the matrix product, with broadcast batch dims and with vectors, as `numpy.matmul`."""
@@ -151,8 +152,8 @@ class Products:
     def cross_product(self, a: Array, b: Array, axis: int) -> Array:
         """Return the cross products of the vectors along an axis of size 3."""
         lead = (slice(None),) * axis
-        (a0, a1, a2), (b0, b1, b2) = ([x[(*lead, i)] for i in range(3)] for x in (a, b))
-        return self.xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=axis)
+        components = [x[(*lead, i)] for x in (a, b) for i in range(3)]
+        return self.xp.stack(self.evaluate_step(_cross_product, *components), axis=axis)
 
     def hermitian(self, x: Array) -> Array:
         """Return the conjugate transpose of the last two dims."""
@@ -305,3 +306,7 @@ def expansion_error(target: Sequence[int], shape: Sequence[int]) -> RuntimeError
         f"The expanded size of the tensor ({target[-offset]}) must match the existing size ({shape[-offset]}) at "
         f"non-singleton dimension {len(target) - offset}.  Target sizes: {list(target)}.  Tensor sizes: {list(shape)}"
     )
+
+
+def _cross_product(F: object, a0: Array, a1: Array, a2: Array, b0: Array, b1: Array, b2: Array) -> list[Array]:
+    return [a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0]

@@ -98,17 +98,19 @@ nll_loss softmax_nll softmax_nll_backward
     "losses.ctc": "ctc_loss ctc_losses ctc_losses_backward",
     "losses.margin_losses": """
 cosine_embedding_loss hinge hinge_embedding_loss margin_ranking_loss multi_margin_loss multilabel_margin_loss
-multilabel_soft_margin_loss soft_margin soft_margin_loss triplet_margin_loss triplet_margin_with_distance_loss
+multilabel_soft_margin_loss soft_margin soft_margin_backward soft_margin_loss triplet_margin_loss
+triplet_margin_with_distance_loss
 """,
     "losses.regression": """
-gaussian_nll_loss huber_loss huber_loss_of l1_loss mse_loss mse_loss_of poisson_nll_loss smooth_l1_loss
-smooth_l1_loss_of
+gaussian_nll_loss huber_loss huber_loss_backward huber_loss_of l1_loss mse_loss mse_loss_backward mse_loss_of
+poisson_nll_loss smooth_l1_loss smooth_l1_loss_backward smooth_l1_loss_of
 """,
     "nn.activations": """
 celu elu functional_celu functional_elu functional_hardsigmoid functional_hardswish functional_hardtanh
 functional_leaky_relu functional_mish functional_relu functional_relu6 functional_selu functional_silu
-functional_threshold gelu gelu_slope glu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish prelu
-prelu_kernel relu rrelu rrelu_with_noise selu silu softplus softshrink softsign tanh_gelu_slope tanhshrink threshold
+functional_threshold gelu gelu_slope glu glu_backward hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid
+mish prelu prelu_kernel relu rrelu rrelu_with_noise selu silu softplus softshrink softsign tanh_gelu_slope tanhshrink
+threshold
 """,
     "nn.attention": """
 attention attention_backward flash_attention flash_attention_backward scaled_dot_product_attention softmax_or_zero

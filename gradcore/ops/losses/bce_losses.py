@@ -20,8 +20,7 @@ def _apply_weight(t: Any, weight: Any) -> Any:
 
 
 def _distribute(grad, self, weight, reduction):
-    """Return the gradient of each loss. Only a mean reads the shape, which operands of a fused kernel do not have."""
-    return _apply_weight(upstream(grad, self.shape, reduction) if reduction == "mean" else grad, weight)
+    return _apply_weight(upstream(grad, self, reduction), weight)
 
 
 def _check_weight(weight: Tensor | None, shape: tuple[int, ...]) -> None:
@@ -37,6 +36,7 @@ def _check_weight(weight: Tensor | None, shape: tuple[int, ...]) -> None:
         _distribute(grad, self, weight, reduction) * (F.log1p(-self) - F.log(self))
     ),
     node="BinaryCrossEntropyBackward0",
+    half_on_cuda="elementwise",
     function=False,
     method=False,
 )
@@ -47,7 +47,7 @@ def bce(K, self, target, weight=None, reduction: str = "mean"):
     return reduce_losses(K, _apply_weight(losses, weight), reduction)
 
 
-@composite(function=False, method=False)
+@composite(half_on_cuda="elementwise", function=False, method=False)
 def bce_backward(F, grad, self, target, weight, reduction: str):
     """Return the gradient of `bce` by the probabilities."""
     grad = _distribute(grad, self, weight, reduction)
@@ -144,6 +144,7 @@ def _target_slope(F: Any, self: Any, pos_weight: Any) -> Any:
         _distribute(grad, self, weight, reduction) * _target_slope(F, self, pos_weight)
     ),
     node="BinaryCrossEntropyWithLogitsBackward0",
+    half_on_cuda="elementwise",
     function=False,
     method=False,
 )
@@ -152,7 +153,7 @@ def bce_with_logits(K, self, target, weight=None, pos_weight=None, reduction: st
     return reduce_losses(K, _apply_weight(_logit_loss(K, self, target, pos_weight), weight), reduction)
 
 
-@composite(function=False, method=False)
+@composite(half_on_cuda="elementwise", function=False, method=False)
 def bce_with_logits_backward(F, grad, self, target, weight, pos_weight, reduction: str):
     """Return the gradient of `bce_with_logits` by the scores."""
     grad = _distribute(grad, self, weight, reduction)

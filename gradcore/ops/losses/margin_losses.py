@@ -21,11 +21,10 @@ def _soft_slope(F: Any, self: Any, target: Any) -> Any:
 
 
 @general(
-    lambda F, grad, self, target, reduction: upstream(grad, self.shape, reduction) * _soft_slope(F, self, target),
-    target=lambda F, grad, self, target, reduction: (
-        upstream(grad, self.shape, reduction) * _soft_slope(F, target, self)
-    ),
+    lambda F, grad, self, target, reduction: F.soft_margin_backward(grad, self, target, reduction),
+    target=lambda F, grad, self, target, reduction: F.soft_margin_backward(grad, target, self, reduction),
     node="SoftMarginLossBackward0",
+    half_on_cuda="elementwise",
     function=False,
     method=False,
 )
@@ -33,6 +32,12 @@ def soft_margin(K, self, target, reduction: str):
     """Compute ``log(1 + exp(-target * self))``, without overflow."""
     z = -target * self
     return reduce_losses(K, K.clamp(z, 0, None) + K.log1p(K.exp(-K.abs(z))), reduction)
+
+
+@composite(half_on_cuda="elementwise", function=False, method=False)
+def soft_margin_backward(F, grad, self, target, reduction: str):
+    """Return the gradient of `soft_margin` by the prediction, or, if they are swapped, the target."""
+    return upstream(grad, self, reduction) * _soft_slope(F, self, target)
 
 
 @soft_margin.jvp("self")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from math import log, pi, prod
 from typing import Any
 
@@ -25,9 +25,12 @@ def reduce_losses(F: Any, losses: Any, reduction: str) -> Any:
     return F.sum(losses) if reduction == "sum" else losses
 
 
-def upstream(grad: Any, shape: Sequence[int], reduction: str) -> Any:
-    """Return the gradient of each loss, up to broadcasting, given the gradient of the reduced losses."""
-    return grad / prod(shape) if reduction == "mean" else grad
+def upstream(grad: Any, x: Any, reduction: str) -> Any:
+    """Return the gradient of each loss of `x`, up to broadcasting, given the gradient of the reduced losses.
+
+    Only a mean reads the shape of `x`, which operands of a fused kernel do not have.
+    """
+    return grad / prod(x.shape) if reduction == "mean" else grad
 
 
 def pair(F: Any, input: Any, target: Any) -> tuple[Any, Any]:
@@ -77,32 +80,37 @@ def _declare_difference(
         The name of the width in nodes.
     """
 
-    def loss(K, self, target, reduction: str, width: float):
+    def loss(K, self, target, width: float, reduction: str):
         d = self - target
         if reduction == "none":
             return value(K, d, width)
         summed = total(K, K.reshape(d, (-1,)), width)
         return summed / prod(d.shape) if reduction == "mean" else summed
 
+    def backward(F, grad, self, target, width: float, reduction: str):
+        return derivative(F, upstream(grad, self, reduction), self - target, width)
+
     loss.__doc__ = f"Compute `{name}` of tensors of one shape and dtype."
+    backward.__doc__ = f"Return the gradient of `{name}_of` by the prediction, or, if they are swapped, the target."
+    gradient = f"{name}_backward"
+    composite(name=gradient, half_on_cuda="elementwise", function=False, method=False)(backward)
     op = general(
-        lambda F, grad, self, target, self_shape, reduction, width: derivative(
-            F, upstream(grad, self_shape, reduction), self - target, width
-        ),
-        target=lambda F, grad, self, target, self_shape, reduction, width: derivative(
-            F, -upstream(grad, self_shape, reduction), self - target, width
+        lambda F, grad, self, target, width, reduction: getattr(F, gradient)(grad, self, target, width, reduction),
+        target=lambda F, grad, self, target, width, reduction: getattr(F, gradient)(
+            grad, target, self, width, reduction
         ),
         name=f"{name}_of",
         node=camel_case(name) + "Backward0",
+        half_on_cuda="elementwise",
         function=False,
         method=False,
-        saved={**width, "self_sym_sizes": None},
+        saved=width,
     )(loss)
     op.jvp("self")(
-        lambda F, t, self, target, reduction, width: reduce_losses(F, derivative(F, t, self - target, width), reduction)
+        lambda F, t, self, target, width, reduction: reduce_losses(F, derivative(F, t, self - target, width), reduction)
     )
     op.jvp("target")(
-        lambda F, t, self, target, reduction, width: reduce_losses(
+        lambda F, t, self, target, width, reduction: reduce_losses(
             F, derivative(F, -t, self - target, width), reduction
         )
     )
@@ -184,7 +192,7 @@ def mse_loss(
     if weight is not None:
         return weight_losses(F, F.square(input - target), weight, original, reduction)
     check_implemented("mse_cpu", input, "bic")
-    return F.mse_loss_of(input, target, reduction, 1.0)
+    return F.mse_loss_of(input, target, 1.0, reduction)
 
 
 @composite(path="nn.functional.l1_loss", samples=_pairs(), autocast="float32")
@@ -242,7 +250,7 @@ def smooth_l1_loss(
     if beta == 0:
         return reduce_losses(F, F.abs(input - target), reduction)
     check_implemented("smooth_l1_cpu", input, "bic")
-    return F.smooth_l1_loss_of(input, target, reduction, beta)
+    return F.smooth_l1_loss_of(input, target, beta, reduction)
 
 
 @composite(path="nn.functional.huber_loss", samples=_pairs(delta=1.3), autocast="float32")
@@ -267,10 +275,10 @@ def huber_loss(F, input, target, reduction: str = "mean", delta: float = 1.0, we
     check_implemented("huber_cpu", input, "bic")
     check_castable(input.dtype, original.dtype)
     if weight is None:
-        return F.to(F.huber_loss_of(input, target, reduction, delta), original.dtype)
+        return F.to(F.huber_loss_of(input, target, delta, reduction), original.dtype)
     if weight.shape != original.shape:
         raise ValueError("Weights and input must have the same size.")
-    return reduce_losses(F, F.to(F.huber_loss_of(input, target, "none", delta), original.dtype) * weight, reduction)
+    return reduce_losses(F, F.to(F.huber_loss_of(input, target, delta, "none"), original.dtype) * weight, reduction)
 
 
 @composite(

@@ -556,6 +556,12 @@ def glu(K, self, dim: int = -1):
 
 @glu.vjp("self")
 def _(F, grad, self, dim):
+    return F.glu_backward(grad, self, dim)
+
+
+@composite(function=False, method=False)
+def glu_backward(F, grad, self, dim: int):
+    """Return the gradient of `glu`."""
     first, second = _halves(self, dim)
     gate = F.sigmoid(second)
     return F.cat([grad * gate, grad * first * (gate * (1 - gate))], dim)
