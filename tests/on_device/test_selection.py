@@ -126,6 +126,13 @@ def test_quantiles(device: str) -> None:
             agree([function(x.to(device), q, -1, interpolation=how)], [function(x, q, -1, interpolation=how)])
 
 
+@pytest.mark.parametrize("how", ["linear", "lower", "higher", "midpoint", "nearest"])
+def test_launches_of_quantiles(device: str, how: str) -> None:
+    """A number is ranked by the host: rows are sorted, interpolated and replaced where they have a NaN."""
+    x = gc.rand(3, 500, device=device)
+    assert launches(lambda: gc.quantile(x, 0.3, 1, interpolation=how)) == 3 + (how in ("linear", "midpoint"))
+
+
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 def test_launches_of_selection(device: str, dtype: Any) -> None:
     """Count the launches: one for ordinary rows; for long rows two by `topk`, and one per digit by `kthvalue`."""

@@ -81,6 +81,24 @@ def test_nan_counts_as_the_greatest_in_order() -> None:
     assert leaf([1.0, nan, 3.0]).nanquantile(0.5).item() == 2.0
 
 
+@pytest.mark.parametrize("how", ["linear", "lower", "higher", "midpoint", "nearest"])
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64], ids=str)
+def test_quantiles_at_a_number_and_at_a_tensor_are_equal(dtype: gc.dtype, how: str) -> None:
+    """Compare all bits of values and gradients, with NaN and infinities, for ranks that are whole numbers and not."""
+    x = gc.tensor(np.random.default_rng(0).standard_normal((4, 31)), dtype=dtype)
+    x[1, 7], x[2, 3], x[2, 4], x[3, 0] = nan, inf, -inf, inf
+    for q in (0.0, 1.0, 0.5, 0.3, 1 / 3, 0.999, 1):
+        for dim, keepdim in ((None, False), (None, True), (0, False), (1, True), (-1, False)):
+            found = []
+            for point in (q, gc.tensor(q, dtype=dtype)):
+                t = x.clone().requires_grad_()
+                out = gc.quantile(t, point, dim, keepdim, interpolation=how)
+                found.append([out.detach(), *gc.autograd.grad(out, t, gc.ones_like(out))])
+            for at_number, at_tensor in zip(*found, strict=True):
+                assert at_number.shape == at_tensor.shape
+                same(at_number.numpy(), at_tensor.numpy())
+
+
 def test_running_extrema_keep_nan_and_take_the_last_of_equals() -> None:
     values, index = gc.cummax(leaf([1.0, 1.0, nan, 3.0, nan]), 0)
     same(values.tolist(), [1, 1, nan, nan, nan])

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
-from gradcore.ops.declare.annotations import Scalar
+from gradcore.ops.declare.annotations import Scalar, Tensor
 from gradcore.ops.declare.checks import check_castable, check_implemented, check_reduction, with_older_reductions
 from gradcore.ops.declare.samples import case, floats
 from gradcore.ops.declare.table import camel_case, composite, general
@@ -25,7 +25,7 @@ def reduce_losses(F: Any, losses: Any, reduction: str) -> Any:
     return F.sum(losses) if reduction == "sum" else losses
 
 
-def upstream(grad: Any, x: Any, reduction: str) -> Any:
+def upstream(grad: Any, x: Tensor, reduction: str) -> Any:
     """Return the gradient of each loss of `x`, up to broadcasting, given the gradient of the reduced losses.
 
     Only a mean reads the shape of `x`, which operands of a fused kernel do not have.

@@ -289,7 +289,7 @@ selection(
 
 
 def _quantile_arguments(F, name, self, q, interpolation):
-    """Check the arguments of a quantile, and return `q` as a tensor."""
+    """Check the arguments of a quantile."""
     if not self.numel():
         raise RuntimeError(f"{name}() input tensor must be non-empty")
     if self.dtype.name not in ("float32", "float64"):
@@ -301,7 +301,7 @@ def _quantile_arguments(F, name, self, q, interpolation):
     if isinstance(q, (int, float)):
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}() q must be in the range [0, 1] but got {q}")
-        return F.full((), q, dtype=self.dtype, device=self.device)
+        return
     if q.ndim > 1:
         raise RuntimeError(f"{name}() q must be a scalar or 1D tensor")
     if q.dtype is not self.dtype:
@@ -311,24 +311,30 @@ def _quantile_arguments(F, name, self, q, interpolation):
     # On a device, the host would have to wait for the check.
     if q.device.type == "cpu" and F.holds_anywhere(~((q >= 0) & (q <= 1))):
         raise RuntimeError(f"{name}() q values must be in the range [0, 1]")
-    return q
 
 
-def _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan):
-    q = _quantile_arguments(F, name, self, q, interpolation)
-    if dim is None:
-        moved = F.reshape(self, (-1,))
-    else:
-        dim = wrap_dim(dim, self.ndim)
-        moved = F.movedim(self, dim, -1) if self.ndim else F.reshape(self, (1,))
-    values = F.sort(moved, -1)[0]
-    is_number = values == values
-    last = values.shape[-1] - 1
-    points = F.reshape(q, (-1,))
+def _quantile_at(F, values, q, interpolation):
+    """Return the quantile `q`, a number of Python, of sorted rows. It is NaN where the last element is NaN."""
+    number = values.dtype.numpy.type
+    rank = number(q) * number(values.shape[-1] - 1)  # rounded as a product of tensors is
+    if interpolation == "nearest":
+        rank = round(rank)
+    below, last = (math.ceil if interpolation == "higher" else math.floor)(rank), values[..., -1:]
+    quantiles = values[..., below : below + 1]
+    if interpolation in ("linear", "midpoint"):
+        above = math.ceil(rank)
+        weight = 0.5 if interpolation == "midpoint" else float(rank - below)
+        quantiles = F.lerp(quantiles, values[..., above : above + 1], weight)
+    return F.where(last == last, quantiles, last)
+
+
+def _quantiles_at(F, values, points, interpolation, ignore_nan):
+    """Return the quantiles `points`, a tensor with one dim, of sorted rows."""
     if ignore_nan:
-        ranks = F.clamp(points * (F.sum(is_number, -1, True) - 1), min=0)
+        ranks = F.clamp(points * (F.sum(values == values, -1, True) - 1), min=0)
     else:  # with a NaN among them, all quantiles are the NaN that was sorted last
-        ranks = F.where(F.all(is_number, -1, True), points * last, F.full_like(points, last))
+        last, largest = values.shape[-1] - 1, values[..., -1:]
+        ranks = F.where(largest == largest, points * last, F.full_like(points, last))
     if interpolation in ("lower", "higher", "nearest"):
         ranks = {"lower": F.floor, "higher": F.ceil, "nearest": F.round}[interpolation](ranks)
     below = F.to(ranks.detach(), dtypes.int64)
@@ -336,13 +342,29 @@ def _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan):
     if interpolation in ("linear", "midpoint"):
         above = F.gather(values, -1, F.to(F.ceil(ranks.detach()), dtypes.int64))
         quantiles = F.lerp(quantiles, above, F.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below)
+    return quantiles
+
+
+def _quantile(F, name, self, q, dim, keepdim, interpolation, ignore_nan):
+    _quantile_arguments(F, name, self, q, interpolation)
+    if dim is None:
+        moved = F.reshape(self, (-1,))
+    else:
+        dim = wrap_dim(dim, self.ndim)
+        moved = F.movedim(self, dim, -1) if self.ndim else F.reshape(self, (1,))
+    values = F.sort(moved, -1)[0]
+    if isinstance(q, (int, float)) and not ignore_nan:
+        quantiles, is_single = _quantile_at(F, values, q, interpolation), True
+    else:
+        q = F.full((), q, dtype=self.dtype, device=self.device) if isinstance(q, (int, float)) else q
+        quantiles, is_single = _quantiles_at(F, values, F.reshape(q, (-1,)), interpolation, ignore_nan), not q.ndim
     if not self.ndim:
-        quantiles = F.reshape(quantiles, points.shape)
+        quantiles = F.reshape(quantiles, (-1,))
     elif keepdim:
         quantiles = (
-            F.reshape(quantiles, (1,) * self.ndim + points.shape) if dim is None else F.unsqueeze(quantiles, dim)
+            F.reshape(quantiles, (1,) * self.ndim + quantiles.shape) if dim is None else F.unsqueeze(quantiles, dim)
         )
-    return F.unsafe_view(F.squeeze(quantiles, -1) if q.ndim == 0 else F.movedim(quantiles, -1, 0))
+    return F.unsafe_view(F.squeeze(quantiles, -1) if is_single else F.movedim(quantiles, -1, 0))
 
 
 _QUANTILE = """
