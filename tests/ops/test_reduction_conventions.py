@@ -410,6 +410,15 @@ def test_counts() -> None:
     same(gc.tensor([-3e38, 3e38]).histc(2).tolist(), [1, 0])  # the width is infinite
 
 
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float16, gc.int64], ids=str)
+def test_sums_to_sizes_that_do_not_fit(dtype: gc.dtype) -> None:
+    x = gc.ones(2, 3, dtype=dtype)
+    for size in [(-3,), (2, -1), (2,), (0,), (1, 2, 3), (3, 3)]:
+        with pytest.raises(RuntimeError, match=r"size \{\[.*\]\} is not expandable to size \{\[2, 3\]\}"):
+            x.sum_to_size(size)
+    assert x.sum_to_size(3).tolist() == [2, 2, 2]
+
+
 def test_differences_and_integrals() -> None:
     x = gc.tensor([1.0, 4.0, 9.0])
     same(x.diff().tolist(), [3, 5])

@@ -9,7 +9,6 @@ for 1,000 and 65,536 rows), `IN_TURN` rows are added at a time, and then the blo
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -34,7 +33,7 @@ from gradcore.backends.numpy.row_blocks import (
     run_in_blocks,
 )
 from gradcore.backends.portable.cumulative import Cumulative
-from gradcore.backends.portable.reductions import Dims, Reductions
+from gradcore.backends.portable.reductions import Dims, Reductions, broadcast_dims
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -67,13 +66,6 @@ _minimum: Any = np.minimum.reduce
 def _are_rows(x: Array, dims: Dims, most: int) -> bool:
     """Return whether reducing `dims` reduces many contiguous rows of at most `most` elements."""
     return dims is not None and len(dims) == 1 and dims[0] in (-1, x.ndim - 1) and are_narrow(x, most)
-
-
-@functools.lru_cache(1024)
-def _broadcast_dims(shape: tuple[int, ...], original: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the dims of `shape` along which an array of the shape `original` was broadcast to it."""
-    lead = len(shape) - len(original)
-    return (*range(lead), *(i for i, n in enumerate(original, lead) if n == 1 != shape[i]))
 
 
 def _sum_run(x: Any, start: int, stop: int) -> Any:
@@ -337,7 +329,7 @@ class NumpyReductions(Reductions, Cumulative):
                 return (row_sums(x) if x.size < _LARGE else self.sum_over(x, (1,))).reshape(shape)
         if x.__class__ is not np.ndarray or shape.__class__ is not tuple or x.dtype.char not in "fd":
             return super().sum_to_size(x, shape)
-        dims = _broadcast_dims(x.shape, shape)
+        dims = broadcast_dims(x.shape, shape)
         total = _add(x, dims) if x.size < _FEW else self.sum_over(x, dims) if dims else x
         return total.reshape(shape)
 

@@ -6,6 +6,7 @@ scalars, which the caller converts to arrays.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,9 +16,18 @@ from gradcore.backends.kernel_rules import along, finds_extremum, indexes, nativ
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array, Namespace
 
-__all__ = ["Reductions"]
+__all__ = ["Reductions", "broadcast_dims"]
 
 Dims = tuple[int, ...] | None
+
+
+@functools.lru_cache(1024)
+def broadcast_dims(shape: tuple[int, ...], original: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the dims of `shape` along which an array of the shape `original` was broadcast to it."""
+    lead = len(shape) - len(original)
+    if lead < 0 or any(n not in (1, shape[i]) for i, n in enumerate(original, lead)):
+        raise RuntimeError(f"size {{{list(original)}}} is not expandable to size {{{list(shape)}}}.")
+    return (*range(lead), *(i for i, n in enumerate(original, lead) if n == 1 != shape[i]))
 
 
 class Reductions:
@@ -39,10 +49,7 @@ class Reductions:
     @reduces("sum")
     def sum_to_size(self, x: Array, shape: Sequence[int]) -> Array:
         """Sum the dimensions along which `shape` was broadcast to ``x.shape``."""
-        lead = x.ndim - len(shape)
-        if lead and shape and x.shape[lead:] == shape:
-            return self.sum_over(x, (0,) if lead == 1 else tuple(range(lead)))
-        dims = (*range(lead), *(i + lead for i, n in enumerate(shape) if n == 1 and x.shape[i + lead] != 1))
+        dims = broadcast_dims(x.shape, tuple(shape))
         if dims:
             x = self.sum_over(x, dims)
         return x.reshape(shape)
