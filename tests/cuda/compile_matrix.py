@@ -177,8 +177,11 @@ def main() -> None:
         if time.monotonic() > end:
             break
         options = [f"--gpu-architecture=compute_{architecture}", *OPTIONS, *quick_options(), *unit.defines, *includes()]
+        # Warnings are errors, but for architectures that the compiler calls deprecated, and for CuPy's sources: CuPy
+        # ignores them, and NVRTC 13 warns of a type in the headers of CUDA 12.
+        strict = architecture >= 75 and not unit.name.startswith(OF_CUPY)
         try:
-            nvrtc.compile_source(unit.text, options, strict=architecture >= 75)  # older ones are deprecated: a warning
+            nvrtc.compile_source(unit.text, options, strict=strict)
             done[key] = ""
         except nvrtc.CompileError as error:
             done[key] = f"{unit.name} {' '.join(unit.defines)}: {error}"
