@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import gradcore as gc
+from gradcore.backends import registry
 from gradcore.backends.cupy.memory import allocator
+from gradcore.backends.cupy.memory_pools import PrivatePool
 
 cupy: Any = pytest.importorskip("cupy")
 
@@ -254,3 +256,15 @@ def test_each_call_that_fails(fail_at: Callable[[int, int], None], made: Callabl
         assert gc.equal(run().cpu(), expected), f"after a failure of call {n}"
     assert n < MOST - 1
     assert bool(failed) == (kind != "allocation")
+
+
+def test_memory_for_the_random_numbers_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their place is in a pool of its own, whose errors are those of other memory."""
+    backend: Any = registry.find("cuda")
+
+    def malloc(self: PrivatePool, size: int) -> Any:
+        raise cupy.cuda.memory.OutOfMemoryError(size, 0, 0)
+
+    monkeypatch.setattr(PrivatePool, "malloc", malloc)
+    with pytest.raises(gc.OutOfMemoryError, match="Tried to allocate 48 bytes"):
+        backend.place_memory()

@@ -372,7 +372,7 @@ class CupyBackend(
 
     def place_memory(self) -> Any:
         """Return memory for a key and a counter, from a private pool so that no graph reuses it."""
-        with self.xp.cuda.using_allocator(PrivatePool(self.pools).malloc):
+        with self.xp.cuda.using_allocator(allocator(self, PrivatePool(self.pools).malloc)):
             return self.allocate(6, "uint64")
 
     def write_place(self, memory: Any, key: int, counter: int) -> None:
