@@ -21,6 +21,7 @@ from gradcore.backends.compiled import building, elementwise, library
 from gradcore.backends.compiled.elementwise import _MOST_LOOPS, Choice, CompiledElementwise, Forward
 from gradcore.backends.compiled.variants import VARIANTS
 from gradcore.backends.numpy.backend import NumpyBackend
+from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.ops.declare.table import OPS, Op
 from tests.backends.test_tiles import ELEMENTWISE, Array, derivative, formulas, numbers, same_bits
 
@@ -74,6 +75,33 @@ def test_every_formula(compiled: Any, name: str, dtype: str) -> None:
             found += 1
             assert_close(result, expected, BOUNDS.get(name, BOUND))
     assert found >= LOOPS.get(name, 0)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", sorted(RENAMED))
+def test_results_in_given_arrays_have_the_same_bits(
+    compiled: Any, choose_as_usual: Callable[[], None], new_kernels: None, name: str, dtype: str
+) -> None:
+    """Compiled functions write results to arrays for which eager mode allocates memory."""
+    choose_as_usual()
+    kernel = compiled.kernel_of(name)
+    if getattr(kernel, "nout", 0) != 1:
+        return
+    for size in (100, elementwise.CompiledElementwise.LARGE, elementwise._SINGLE + 3):
+        memory = np.random.default_rng(0).standard_normal((kernel.nin, size + 1)).astype(dtype)
+        operands = tuple(memory[:, 1:])
+        try:
+            expected = kernel(*operands)
+        except TypeError:  # The function is one of integers.
+            return
+        result = np.empty_like(expected)
+        assert kernel(*operands, out=result) is result
+        assert same_bits(result, expected)
+        if expected.dtype == dtype:
+            in_place = memory.copy()[:, 1:]
+            assert same_bits(kernel(*in_place, out=in_place[0]), expected)
+            shifted = memory.copy()  # NumPy's functions compute other bits where arrays overlap.
+            np.testing.assert_allclose(kernel(*shifted[:, 1:], out=shifted[0, :-1]), expected, rtol=1e-5, atol=1e-6)
 
 
 FUNCTIONS = {"erf": 4, "exp": 2, "expm1": 3, "log": 2, "log1p": 3, "tanh": 4}

@@ -93,10 +93,16 @@ class Loop:
         have_one_shape = len(arrays) == len(self.used)
         self.run_alike = builtin(library, "gradcore_run") if have_one_shape else None
 
-    def __call__(self, operands: tuple[Any, ...]) -> Any:
-        """Return the result, or None for memory layouts that the loop does not support."""
-        result = self.compute_alike(operands)
-        return self._launch_rows(operands) if result is None else result
+    def __call__(self, operands: tuple[Any, ...], out: AnyArray | None = None) -> Any:
+        """Return the result, which is `out` if that is an array, or None for unsupported memory layouts."""
+        result = self.compute_alike(operands) if out is None else self._compute_into(out, operands)
+        if result is not None:
+            return result
+        result = self._launch_rows(operands)
+        if out is None or result is None:
+            return result
+        out[...] = result
+        return out
 
     def compute_alike(self, operands: tuple[Any, ...]) -> Any:
         """Return the result for contiguous arrays of one shape, or None for others."""
@@ -105,6 +111,22 @@ class Loop:
         result = np.empty(operands[0].shape, self.dtype)
         used_operands = operands if self.takes_all else [operands[i] for i in self.used]
         return result if self.run_alike(self.call, threads.available(), *used_operands, result) else None
+
+    def _compute_into(self, out: AnyArray, operands: tuple[Any, ...]) -> Any:
+        """Return `out` with the result for contiguous arrays of its shape, or None for others.
+
+        An operand may have the same elements as `out`, as each is read before it is written, but may not overlap with
+        them otherwise.
+        """
+        if self.run_alike is None or out.dtype != self.dtype or not out.flags.writeable:
+            return None
+        used_operands = operands if self.takes_all else [operands[i] for i in self.used]
+        for operand in used_operands:
+            is_alike = operand.shape == out.shape and operand.dtype == out.dtype
+            is_same = is_alike and operand.ctypes.data == out.ctypes.data
+            if not is_same and np.may_share_memory(operand, out):
+                return None
+        return out if self.run_alike(self.call, threads.available(), *used_operands, out) else None
 
     def _launch_rows(self, operands: tuple[Any, ...]) -> Any:
         arrays = [o for o in operands if o.__class__ is np.ndarray]
@@ -219,11 +241,11 @@ class CompiledElementwise(NumpyBackend):
         plain = choice.medium
         least = _least_of_single_step(name not in APPROXIMATE) if choice.is_single else self.LARGE
 
-        def compute(*operands: Any) -> Any:
+        def compute(*operands: Any, **destination: Any) -> Any:
             if self._is_for_numpy(formula, operands[0]):
-                return plain(*operands)
-            result = self.compute_by_loop(formula, operands)
-            return plain(*operands) if result is None else result
+                return plain(*operands, **destination)
+            result = self.compute_by_loop(formula, operands, **destination)
+            return plain(*operands, **destination) if result is None else result
 
         # If the last operand is optional (the digits of `round`), the number of operands is not fixed.
         optional = getattr(getattr(type(self), name, None), "__defaults__", None)
@@ -316,17 +338,19 @@ class CompiledElementwise(NumpyBackend):
         succeeded = builtin(self.library, "gradcore_copy")(WORTH_A_THREAD, number, x.itemsize, x, out)
         return out if succeeded else super().copy_elements(x, order)
 
-    def compute_by_loop(self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False) -> Any:
+    def compute_by_loop(
+        self, formula: Callable[..., Any], operands: tuple[Any, ...], exact: bool = False, out: AnyArray | None = None
+    ) -> Any:
         """Compute ``formula(F, *operands)`` by a loop, or return None if there is none.
 
-        With `exact`, only a loop that gives NumPy's result bit for bit is used.
+        With `exact`, only a loop that gives NumPy's result bit for bit is used. The result is in `out`, if given.
         """
         if malloc.waiting:
             malloc.begin()
         if any(isinstance(o, np.generic) for o in operands):  # to formulas, an array without dims
             operands = tuple([np.asarray(o) if isinstance(o, np.generic) else o for o in operands])
         loop = self._loop_of(formula, operands)
-        return None if loop is None or (exact and not loop.is_exact) else loop(operands)
+        return None if loop is None or (exact and not loop.is_exact) else loop(operands, out)
 
     def _loop_of(self, formula: Callable[..., Any], operands: tuple[Any, ...]) -> Loop | None:
         """Return the loop for the dtypes of arrays and the values of settings, or None if NumPy is faster."""
@@ -367,20 +391,18 @@ def _choose_by_size(
 ) -> Callable[..., Any]:
     """Return a kernel that calls `compute` if its first operand has `least` elements, else `plain`.
 
-    For a fixed number of operands, the call takes half the time. If `plain` is a function of NumPy, it computes
-    results in place, as it makes a single pass, too.
+    For a fixed number of operands, the call takes half the time. If `plain` is a function of NumPy, the kernel takes an
+    array for the result, too, and computes the same elements as without it.
     """
     array = np.ndarray
 
     def unary(x: Any, out: Any = None) -> Any:
-        if out is not None:
-            return plain(x, out=out)
-        return compute(x) if x.__class__ is array and x.size >= least else plain(x)
+        function = compute if x.__class__ is array and x.size >= least else plain
+        return function(x) if out is None else function(x, out=out)
 
     def binary(x: Any, y: Any, out: Any = None) -> Any:
-        if out is not None:
-            return plain(x, y, out=out)
-        return compute(x, y) if x.__class__ is array and x.size >= least else plain(x, y)
+        function = compute if x.__class__ is array and x.size >= least else plain
+        return function(x, y) if out is None else function(x, y, out=out)
 
     def kernel(x: Any, *rest: Any) -> Any:
         return compute(x, *rest) if x.__class__ is array and x.size >= least else plain(x, *rest)
