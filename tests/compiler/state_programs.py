@@ -269,6 +269,20 @@ OTHERS: dict[str, tuple[str, list[str], list[str]]] = {
                  ["o.v = 5.0", "C.__mul__ = lambda s, p: 9.0", "C.__index__ = lambda s: 0", "C.__neg__ = lambda s: 4.0"]),
     "annotations": ("class C:\n  v: int = 2\ndef d(a: int): pass", ["len(C.__annotations__)", "d.__annotations__['a'].__name__", "typing.get_type_hints(C)['v'].__name__",
                     "C.__doc__", "d.__doc__", "d.__name__"], ["C.__annotations__['w'] = int", "d.__annotations__['a'] = float", "C.__doc__ = 'abc'", "d.__name__ = 'qqq'"]),
+    "special attributes": (
+        "class A(abc.ABC):\n  @abc.abstractmethod\n  def m(s): pass\nclass K:\n  def __init__(s, v): s.v = v\n  def __call__(s): return s.v\n"
+        "class C:\n  __contains__ = None\n  __len__ = staticmethod(lambda: 2)\n  __float__ = K(2.0)\no = C()\n"
+        "def tell(f):\n  try: return bool(f())\n  except TypeError: return 5.0",
+        ["tell(lambda: 1 in o)", "tell(A)", "len(o)", "float(o)"],
+        ["C.__contains__ = lambda s, v: True", "A.__abstractmethods__ = frozenset()", "C.__len__ = staticmethod(lambda: 4)",
+         "C.__float__ = K(3.0)", "vars(C)['__float__'].v = 4.0"]),
+    "accessors": ("h = [2.0]\nclass C:\n  @property\n  def p(s): 'ab'; return 1.0\n  @p.deleter\n  def p(s): s.q = h[0]\no = C(); o.q = 1.0\n"
+                  "def drop():\n  del o.p\n  return o.q", ["drop()", "C.p.__doc__"], ["h[0] = 3.0", "C.p.__doc__ = 'abcd'"]),
+    "registries": (
+        "import reprlib\n@typing.overload\ndef d(v: int): ...\ndef d(v: int): return v\nclass C: v: int = 1",
+        ["len(typing.get_overloads(d))", "len(typing.get_type_hints(d))", "len(typing.get_type_hints(C))",
+         "reprlib.repr([*range(20)])", "reprlib.aRepr.maxlist"],
+        ["typing.clear_overloads()", "d.__annotations__['w'] = int", "C.__annotations__['w'] = int", "reprlib.aRepr.maxlist = 3"]),
     "attribute in the place of another": (
         "class B:\n  value = 2.0\n  def m(s): return 2.0\n  def __len__(s): return 2\nclass C(B):\n  q = 1.0\no = C(); o.z = 1.0",
         ["o.value", "C.value", "o.m()", "[*map(C.m, [o])]", "len(o)", "bool(o)", "getattr(o, 'w', 5.0)", "hasattr(C, 'w')", "tried()"],

@@ -592,6 +592,20 @@ def shadowing_case() -> Case:
     return Case(lambda x: x * derived.kind, change=change)
 
 
+def autocast_case(device: str) -> Case:
+    """Return a case in which the default dtype of autocasting changes."""
+    before = gc.get_autocast_dtype(device)
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return x * gc.get_autocast_dtype(device).itemsize * (2.0 if gc.get_autocast_dtype(device) is before else 3.0)
+
+    def change(stack: ExitStack) -> None:
+        stack.callback(gc.set_autocast_dtype, device, before)
+        gc.set_autocast_dtype(device, gc.float16 if before is gc.bfloat16 else gc.bfloat16)
+
+    return Case(function, change=change)
+
+
 def optimizer_class_case() -> Case:
     own = type("Own", (gc.optim.SGD,), {"__module__": "gradcore.optim.sgd"})
     w = gc.ones(3, requires_grad=True)
@@ -633,6 +647,7 @@ CONTAINERS: list[Callable[[], Case]] = [
     ),
     same_objects_case,
     shadowing_case,
+    *((lambda device=device: autocast_case(device)) for device in ("cpu", "cuda")),
     optimizer_class_case,
     lambda: optimizer_case(lambda own, v: setattr(own, "zero_grad", lambda: None)),
     lambda: replaced_case(nn.Tanh, "forward", nn.Tanh()),

@@ -885,6 +885,22 @@ def test_replaced_functions_of_the_library_are_seen(owner: Any, name: str, monke
     assert compiled(x).tolist() == function(x).tolist() == before
 
 
+def test_the_dtype_of_autocasting_is_seen() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        with gc.autocast("cpu"):
+            return x @ x
+
+    compiled, x, before = CompiledFunction(function, cpp="0"), gc.ones(2, 2), gc.get_autocast_dtype("cpu")
+    for _ in range(3):
+        assert compiled(x).dtype is gc.bfloat16
+    gc.set_autocast_dtype("cpu", gc.float16)
+    try:
+        assert compiled(x).dtype is gc.float16
+    finally:
+        gc.set_autocast_dtype("cpu", before)
+    assert compiled(x).dtype is gc.bfloat16
+
+
 def test_replaced_functions_are_seen_that_were_called_for_the_first_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc.nn.functional, "relu", make_function(OPS["functional_relu"], method=False))
     module, x = gc.nn.ReLU(), gc.tensor([-1.0, 2.0])

@@ -34,6 +34,16 @@ MISSED = [
     "computed dunder / getattr(o, N[1]) / direct / C.__value__ = 4.0 / C.__value__ = 2.0",
     "counting containers / dict.__len__(c) / direct / return D.n / return D.n",
     "imported / importlib.import_module('made_mod').v / direct / m.v = 5.0 / m.v = 2.0",
+    "special attributes / tell(lambda: 1 in o) / direct / C.__contains__ = lambda s, v: True / C.__contains__ = None",
+    "special attributes / tell(A) / direct / A.__abstractmethods__ = frozenset() / A.__abstractmethods__ = {'m'}",
+    "special attributes / len(o) / method / C.__len__ = staticmethod(lambda: 4) / C.__len__ = staticmethod(lambda: 2)",
+    "special attributes / float(o) / direct / vars(C)['__float__'].v = 4.0 / C.__float__ = K(2.0)",
+    "accessors / drop() / direct / h[0] = 3.0 / h[0] = 2.0",
+    "accessors / C.p.__doc__ / direct / C.p.__doc__ = 'abcd' / C.p.__doc__ = 'ab'",
+    "registries / len(typing.get_overloads(d)) / direct / typing.clear_overloads() / return None",
+    "registries / len(typing.get_type_hints(d)) / direct / d.__annotations__['w'] = int / return None",
+    "registries / len(typing.get_type_hints(C)) / direct / C.__annotations__['w'] = int / return None",
+    "registries / reprlib.repr([*range(20)]) / direct / reprlib.aRepr.maxlist = 3 / reprlib.aRepr.maxlist = 6",
 ]
 
 

@@ -49,12 +49,14 @@ _OF_FUNCTIONS = frozenset(["__annotations__", "__doc__", "__module__", "__name__
 #: Dicts of modules that are usually empty. One guard checks all that are.
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
            "_backward_pre_hooks")  # fmt: skip
+#: Attributes of classes that are no methods and that Python reads by itself.
+_READ_BY_PYTHON = frozenset(["__abstractmethods__", "__array_priority__", "__array_ufunc__", "__match_args__"])
 #: The names of the attributes that every module has.
 _OF_MODULES = frozenset(vars(Module()))
 #: By type, the attributes through which an object leads to others.
 _LEADING_ON: dict[type, tuple[str, ...]] = {
     types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords"),
-    functools._lru_cache_wrapper: ("__wrapped__",), property: ("fget", "fset"), staticmethod: ("__func__",),
+    functools._lru_cache_wrapper: ("__wrapped__",), property: ("fget", "fset", "fdel"), staticmethod: ("__func__",),
     classmethod: ("__func__",),
 }  # fmt: skip
 
@@ -406,11 +408,11 @@ class Guards(LibraryGuards):
             unread: list[str] = []
             for each, attribute in vars(cls).items():
                 is_special = each[:2] == "__" and each[-2:] == "__"
-                if is_special:  # Operators call methods whose names do not occur in the code.
-                    is_named = self.every or each in self.user_names or each == "__match_args__"
-                    is_read = is_named or isinstance(attribute, types.FunctionType)
-                else:
-                    is_read = self.every or each in self.names
+                is_read = self.every or each in (self.user_names if is_special else self.names)
+                if is_special and each not in ("__dict__", "__doc__", "__weakref__"):
+                    # Operators call methods whose names do not occur in the code.
+                    is_method = attribute is None or callable(attribute) or hasattr(type(attribute), "__get__")
+                    is_read = is_read or is_method or each in _READ_BY_PYTHON
                 if is_read:
                     self.visit(attribute, f"{cls_name}.__dict__.get({each!r})", f"{text}.{each}")
                 else:

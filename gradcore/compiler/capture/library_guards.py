@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.amp.autocasting import get_autocast_dtype
 from gradcore.amp.scaling import GradScaler
 from gradcore.autograd.modes import local
 from gradcore.backends import switches
@@ -92,6 +93,9 @@ class LibraryGuards(TensorGuards):
             self.require_unchanged(f"{self.bind(distributions.Distribution)}._validate_args", "argument checks")
         if checkpoint.checkpoint.__code__ in self.executed:
             self.require_unchanged(f"{self.bind(checkpoint._Chosen)}.early_stop", "whether checkpoints stop early")
+        if get_autocast_dtype.__code__ in self.executed:
+            dtypes = f"(*map(str, map({self.bind(get_autocast_dtype)}, ('cpu', 'cuda'))),)"
+            self.require_unchanged(dtypes, "dtypes of autocasting")
         for query in sorted(self._queries, key=lambda each: str(each.__qualname__)):
             value = query()
             if not isinstance(value, (*PLAIN, *UNIQUE)):
@@ -100,8 +104,8 @@ class LibraryGuards(TensorGuards):
             self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
         self._functions_of_library()
         for backend in find_cupy_backends():
-            choices = self.bind(functools.partial(_choices, backend))
-            self.require_unchanged(f"{choices}()", "the current device, TensorFloat32, fusion, attention")
+            choices = f"{self.bind(functools.partial(_choices, backend))}()"
+            self.require_unchanged(choices, "the current device, TensorFloat32, fusion, attention")
 
     def _functions_of_library(self) -> None:
         """Guard the library's public functions and methods of tensors that ran, as users may replace them."""
@@ -127,8 +131,7 @@ class LibraryGuards(TensorGuards):
         self._registry(*values.values())
         if compared_names:
             getter = operator.itemgetter(*compared_names)
-            expected = self.bind(getter(vars(module)))
-            self.require(f"{self.bind(getter)}({scope}) == {expected}", f"names in {text}")
+            self.require(f"{self.bind(getter)}({scope}) == {self.bind(getter(vars(module)))}", f"names in {text}")
 
     def _registry(self, *values: object) -> None:
         """Guard the registries of abstract base classes, where such a class is among the guarded objects."""

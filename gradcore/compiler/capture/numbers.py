@@ -93,8 +93,7 @@ def _make_operator(operator: Operator, form: Form) -> Method | None:
         if isinstance(other, Variable) and symbol in OF_TENSORS and type(self) is RecordedFloat:
             return NotImplemented  # The tensor's own operator handles the number.
         pair = (other, self) if form == "right" else (self, other)
-        value = function(*map(plain_numbers, pair))
-        return self.run.compute(value, symbol, *pair)
+        return self.run.compute(function(*map(plain_numbers, pair)), symbol, *pair)
 
     return None if form == "in place" else compute
 

@@ -207,8 +207,7 @@ def find_changes(code: types.CodeType) -> Effect:
     for each in dis.get_instructions(code):
         name, value = each.opname, each.argval
         is_stored = name in _STORING or (name in ("DELETE_DEREF", "STORE_DEREF") and value in code.co_freevars)
-        is_first_import = name == "IMPORT_NAME" and value not in sys.modules
-        if is_stored or is_first_import:
+        if is_stored or (name == "IMPORT_NAME" and value not in sys.modules):
             return Effect.ANYTHING
         is_changing |= name == "BINARY_OP" and each.argrepr[-1] == "="
         is_changing |= name.startswith(_CHANGING) and before != "saved_tensors"

@@ -21,7 +21,7 @@ __all__ = ["HEAP_TYPE", "PURE_FUNCTIONS", "PURE_MODULES", "backend_packages", "i
 PURE_MODULES = frozenset((
     "__future__", "_abc", "_collections", "_collections_abc", "_functools", "_operator", "_py_abc", "_typing",
     "_weakrefset", "abc", "bisect", "builtins", "cmath", "collections", "contextlib", "enum", "functools", "heapq",
-    "itertools", "keyword", "math", "numbers", "operator", "reprlib", "types", "typing", "typing_extensions", "weakref",
+    "itertools", "keyword", "math", "numbers", "operator", "types", "typing", "typing_extensions", "weakref",
 ))  # fmt: skip
 _BUILTINS = """
     __build_class__ abs all any ascii bin callable chr delattr divmod format getattr hasattr hex isinstance issubclass

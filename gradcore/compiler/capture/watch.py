@@ -11,6 +11,7 @@ import inspect
 import re
 import sys
 import types
+import typing
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -108,10 +109,12 @@ def _is_of_numpy(module: str) -> bool:
 
 #: The code that imports a module. It is skipped, because a module's code runs only in its first import.
 _IMPORTING = frozenset(getattr(importlib._bootstrap, name).__code__ for name in ("_find_and_load", "_handle_fromlist"))
-#: Code of trusted modules that reads state without guards (function registries, modules), and its name for readers.
+#: Code of trusted modules that reads state without guards (registries, modules, annotations), and its name for readers.
 _LOOKING_UP = {
     **dict.fromkeys(codes_in(functools.singledispatch.__code__), "a function of functools.singledispatch"),
     importlib.import_module.__code__: "importlib.import_module",
+    typing.get_type_hints.__code__: "typing.get_type_hints",
+    typing.get_overloads.__code__: "typing.get_overloads",
 }
 
 

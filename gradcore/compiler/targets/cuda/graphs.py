@@ -148,8 +148,7 @@ class GraphedProgram:
             if instance.is_free():
                 return instance
         if len(results) >= _MOST_INSTANCES:
-            oldest = results.pop(0)
-            self._kept |= oldest.in_use()
+            self._kept |= results.pop(0).in_use()
         return self._capture(arrays, results)
 
     def _key(self, arrays: tuple[Any, ...]) -> tuple[Any, ...]:

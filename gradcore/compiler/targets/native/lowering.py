@@ -230,8 +230,7 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         scalars = all(place[0] for place in places if isinstance(place[1], np.generic))
         if shape != out.shape and name not in _IN_PLACE and (reads or not scalars):
             arrays = [self._view(each).shape for each in arguments if type(each) in (Value, Literal)]
-            full = np.broadcast_shapes(shape, *arrays)
-            if full != out.shape:
+            if np.broadcast_shapes(shape, *arrays) != out.shape:
                 raise Unsupported("the shape of the result")
         function = _function_of(kind, name)
         if name == "evaluate_tiled":

@@ -71,8 +71,7 @@ class Products(Rules):
         (transpose_a, lead_a), (transpose_b, lead_b) = _blas(a), _blas(b)
         if height > 1 and o0 < width:
             raise Unsupported("the strides of a product")
-        leads = lead_a, lead_b, max(o0, width)
-        arrays = "{{0}}, {{1}}, {}, {{2}}, {}, {}".format(*leads)
+        arrays = f"{{0}}, {{1}}, {lead_a}, {{2}}, {lead_b}, {max(o0, width)}"
         text = f"{LARGE_PRODUCT}<{kind}>({transpose_a}, {transpose_b}, {sizes}, {arrays}, threads)"
         return [Kernel(text, [out], [a, b], lasting=True)]
 

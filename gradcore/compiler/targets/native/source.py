@@ -121,8 +121,7 @@ class _Writer:
             if still is not None and still == any(dim.steps[i] for dim in self.dims):
                 continue
             element = self.place(i, indices)
-            half = kind in _HALVES
-            kind, value = ("float", f"load({element})") if half else (kind, element)
+            kind, value = ("float", f"load({element})") if kind in _HALVES else (kind, element)
             self.emit(depth, f"const {kind} {operand.name} = {value};")
 
     def element(self, depth: int, indices: list[tuple[int, str]], still: bool | None = None) -> None:
@@ -236,8 +235,7 @@ class _Writer:
     def write(self) -> tuple[list[str], bool]:
         """Return the lines of the body, and whether they compute a range of the first dim, for several threads."""
         kept_dims = [dim for dim in self.dims if not dim.reduced]
-        work = self.size * max(len(self.traced.kernel.computed), 2)
-        large = work >= 2 * _WORTH_A_THREAD
+        large = self.size * max(len(self.traced.kernel.computed), 2) >= 2 * _WORTH_A_THREAD
         if not self.size:
             return [], False
         if not self.traced.reductions:
