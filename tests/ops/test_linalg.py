@@ -337,6 +337,16 @@ def test_empty_matrices() -> None:
     assert linalg.solve(gc.zeros(2, 0, 0), gc.zeros(2, 0, 3)).shape == (2, 0, 3)
 
 
+@pytest.mark.parametrize("name", ["eig", "eigh", "svd"])
+def test_second_gradients_of_empty_decompositions(name: str) -> None:
+    A = gc.zeros(2, 0, 0, dtype=gc.float64, requires_grad=True)
+    outs = getattr(linalg, name)(A)
+    upstream = [gc.ones_like(out, requires_grad=True) for out in outs]
+    (grad,) = gc.autograd.grad(outs, A, upstream, create_graph=True)
+    second = gc.autograd.grad(grad, upstream, gc.ones_like(grad))
+    assert [t.shape for t in second] == [t.shape for t in upstream]
+
+
 @pytest.mark.parametrize("dtype", [gc.float16, gc.float32])
 def test_precision_of_results(dtype: gc.dtype) -> None:
     A = gc.tensor(regular(3), dtype=dtype, requires_grad=True)

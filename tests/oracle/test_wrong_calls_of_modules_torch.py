@@ -30,9 +30,9 @@ DIFFERENT = [
     ("BCEWithLogits", "input 0: dtype complex64"), ("MarginLoss", "input 0: dtype bool"),
     ("Upsampl", "scale_factor=0"), ("Upsample", "scale_factor=0"),
 ]  # fmt: skip
-#: Modules that refuse a call which PyTorch takes: kernels without size, indices of less than 32 bits, and on CPU and
-#: meta at once, where PyTorch's layers of the first kind give a result on meta.
-REFUSED = {"MaxUnpool1d", "MaxUnpool2d", "FractionalMaxPool2d", "EmbeddingBag"}
+#: Modules that refuse a call which PyTorch takes: kernels without size, indices of less than 32 bits, complex targets,
+#: and on CPU and meta at once, where PyTorch's layers of the first kind give a result on meta.
+REFUSED = {"MaxUnpool1d", "MaxUnpool2d", "FractionalMaxPool2d", "EmbeddingBag", "BCEWithLogitsLoss"}
 
 
 def outcome(library: Any, call: Call, inputs: list[Any]) -> Any:

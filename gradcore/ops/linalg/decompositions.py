@@ -65,7 +65,7 @@ def divide_by_gaps(F, x, values, scale, of_values=None, skews: bool = False):
     rotation itself, up to the gaps.
     """
     if not values.shape[-1]:
-        return x
+        return x if of_values is None else x + F.diag_embed(of_values)
     gaps = _gaps(F, values)
     # A computed value has an error of some units of rounding of the largest value. The bound by the sum of all values
     # would be too large: different values of large matrices lie closer to each other.
