@@ -224,9 +224,9 @@ def _areas(F, name, y, x, dx, dim):
 
     `x` are coordinates, `dx` is the distance of neighbours; at most one of them is given.
     """
-    if not y.dtype.is_differentiable:
-        y = F.to(y, dtypes.int64)  # the sum of two neighbours may not fit into their dtype
     if x is None:
+        if not y.dtype.is_differentiable:
+            y = F.to(y, dtypes.int64)  # the sum of two neighbours may not fit into their dtype
         after, before = _split_neighbours(F, y, dim)
         return after + before if dx is None else F.scale(after + before, dx)
     if dx is not None:
