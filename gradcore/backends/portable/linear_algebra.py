@@ -59,6 +59,7 @@ class LinearAlgebra:
     squares_over: Any
     sum_over: Any
     sum_to_size: Any
+    host_scalars: bool
 
     # -- systems of equations -----------------------------------------------------------------------------------
 
@@ -311,19 +312,22 @@ class LinearAlgebra:
 
     @leading(2)
     def determinant(self, a: Array) -> Array:
-        return self._nan_where_nan(a, self.xp.linalg.det(a))
+        result = self.xp.linalg.det(a)
+        return self._nan_where_nan(a, result, result == 0)
 
     @leading(2)
     def log_determinant(self, a: Array) -> tuple[Array, Array]:
         """Return the sign, and the logarithm of the absolute value, of the determinants."""
         sign, size = self.xp.linalg.slogdet(a)
-        return sign, self._nan_where_nan(a, size)
+        return sign, self._nan_where_nan(a, size, sign == 0)
 
-    def _nan_where_nan(self, a: Array, results: Array) -> Array:
+    def _nan_where_nan(self, a: Array, results: Array, singular: Array) -> Array:
         """Return `results`, a number for each matrix, with NaN for matrices that contain NaN.
 
-        LAPACK may leave NaN out of a pivot's column, so that the matrix counts as singular.
+        LAPACK may leave NaN out of a pivot's column, so that the matrix counts as `singular`. Other results are NaN.
         """
+        if self.host_scalars and not singular.any():
+            return results
         return self.xp.where(self.xp.isnan(a).any(axis=(-2, -1)), results.dtype.type("nan"), results)
 
     def adjugate(self, a: Array) -> Array:
