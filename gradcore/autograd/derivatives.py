@@ -108,19 +108,18 @@ def _call(op: Op, formula: Formula, values: str, number: int) -> Any:
     name = formula.function.__name__ if formula.is_product else "<lambda>"
     call = _lambda("F, grad, node", text, {"function": formula.function}, name)
     connects = values == "tensors" and (op.joint or op.names[op.tensors[number]] in op.connected)
-    return _connecting(call, op, formula, number) if connects else call
+    return _connecting(call, op, number) if connects else call
 
 
-def _connecting(call: Any, op: Op, formula: Formula, number: int) -> Any:
+def _connecting(call: Any, op: Op, number: int) -> Any:
     """Wrap `call` as ``(F, grad, node) -> gradient`` that connects its result, a tensor, to inputs."""
-    through_result = not set(op.outputs).isdisjoint(formula.names)
     connect = connect_gradient if op.names[op.tensors[number]] in op.connected else join
 
     def connecting(F: Any, grad: Any, node: Any) -> Any:
         gradient = call(F, grad, node)
         if node.metas is not None and gradient is not None:
             gradient = TENSOR_GRADS.validate_grad(gradient, node.metas[number])
-        return connect(gradient, node, number, through_result)
+        return connect(gradient, node, number)
 
     return connecting
 
@@ -251,6 +250,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     op, edges, F = node.op, node._edges, arithmetic.F
     if node.saved is None or variables.last_write > node._seq:
         node.check()
+    original = node
     if node._hooks is not None and node._hooks.saved:
         node = node.call_unpack_hooks()
     pieces: list[Any] = [None] * len(edges)
@@ -292,7 +292,7 @@ def backward(node: Any, grads: Any, arithmetic: Any, needed: Sequence[bool] | No
     if arithmetic.recorded:
         for name in op.connected:
             number = op.edge_index[op.position[name]]
-            pieces[number] = connect_gradient(pieces[number], node, number, False)
+            pieces[number] = connect_gradient(pieces[number], original, number)
         if op.joint:
             pieces = [join(gradient, node) for gradient in pieces]
     return pieces
@@ -389,27 +389,28 @@ def _class_of(name: str, base: type[Node]) -> type[Node]:
     return type(f"{stem}BackwardBackward{number}", (base,), body)
 
 
-def connect_gradient(grad: AnyTensor, node: OpNode, number: int, through_result: bool) -> AnyTensor:
+@functools.cache
+def _reads_result(cls: type[OpNode], number: int) -> bool:
+    """Return whether the formula of the gradient for edge `number` reads the operation's result."""
+    rows = zip(cls.rows, cls.spans, strict=True)
+    return any(number in span and cls.op.outputs[0] in formula.names for (_, formula, _), span in rows)
+
+
+def connect_gradient(grad: AnyTensor, node: OpNode, number: int) -> AnyTensor:
     """Return the gradient that `node` has computed for edge `number`, connected in the graph to that edge's input.
 
-    Parameters
-    ----------
-    grad : Tensor or None
-    node : OpNode
-    number : int
-    through_result : bool
-        Whether to connect it to the node's result instead, for formulas that read the result.
+    If the formula reads the node's result, the gradient is connected to the result instead.
     """
     edge = node._edges[number]
     if grad is None or edge is None:
         return grad
-    to = node._edge_of_output(0) if through_result else edge
+    to = node._edge_of_output(0) if _reads_result(type(node), number) else edge
     is_slope = node.op.kind == "elementwise" and len(node.op.tensors) == 1
     cls = _class_of(type(node).__name__, ConnectedSlope if is_slope else ConnectedGradient)
     return _connect(grad, cls, (to,))
 
 
-def join(grad: AnyTensor, node: OpNode, number: int = 0, through_result: bool = False) -> AnyTensor:
+def join(grad: AnyTensor, node: OpNode, number: int = 0) -> AnyTensor:
     """Return the gradient `grad` computed by `node`, connected to the inputs in `Op.joint` if it is a constant."""
     if grad is None or gradient_edge(grad) is not None:
         return grad

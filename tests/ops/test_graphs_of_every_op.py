@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -111,6 +113,32 @@ def test_gradients_that_do_not_vary_with_an_input_lead_to_it(case):
         reads = set() if formula is None else set(formula.names)
         if isinstance(node, OpNode) and node.op is case.op and name not in reads:  # connecting keeps no tensor
             assert name not in node.number_of or kept[node.number_of[name]] is None
+
+
+#: Contexts in which the engine runs each node by itself, instead of by the plan of its class.
+SLOW_PATHS = {
+    "hooks on saved tensors": lambda: gc.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t),
+    "anomaly detection": lambda: gc.autograd.set_detect_anomaly(True),
+}
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CONNECTED])
+@pytest.mark.parametrize("context", SLOW_PATHS.values(), ids=SLOW_PATHS)
+def test_both_paths_of_the_engine_build_the_same_graphs_of_gradients(case, context):
+    for i in case.differentiable():
+        graphs = []
+        for use in (contextlib.nullcontext, context):
+            with use():
+                tensors = with_grad(case, {i})
+                outs = differentiable(case, tensors)
+                if not outs:
+                    break
+                order = [*gc.autograd.grad(outs, tensors[i], ones_like(outs), create_graph=True, allow_unused=True)]
+                if order[0] is not None and order[0].requires_grad:
+                    ones = gc.ones_like(order[0])
+                    order += gc.autograd.grad(order[0], tensors[i], ones, create_graph=True, allow_unused=True)
+            graphs.append([t is not None and t.requires_grad for t in order])
+        assert all(graph == graphs[0] for graph in graphs)
 
 
 F = gc.nn.functional
