@@ -375,6 +375,69 @@ linalg.vecdot: A, B
 linalg.vector_norm: A; A, axis=1; A, ord=1; C
 """
 
+#: Calls with empty arrays, small dtypes and unusual settings, of which only results are tested.
+EDGE_CALLS = """
+amin: A[:, :0], axis=0, initial=0.5; A[:0], axis=(0,), initial=0.5
+bincount: np.array([True, False, True])
+clip: A, 0.5, 1.5, dtype=np.float32
+cov: E; A[0, 0]; A, ddof=7; A[:, :1]
+cumsum: A[0, 0], 0
+einsum: "ij->j", J
+gradient: V, 0.0; H[0], 0.5; E[0], W
+ldexp: F64, I
+median: A[:, :0], 0; A[:0].ravel()
+nanstd: M; C
+nanpercentile: A[:, :0], 30
+pad: A[:, :0], 1
+power: I, I
+repeat: A, True
+roll: V, (0, 1)
+setdiff1d: np.array([1, 2], np.uint8), V
+var: C, where=M; A[:, :0], ddof=1; A, where=M, ddof=14
+vander: E[0]
+"""
+
+#: Calls that NumPy refuses, and that functions of tensors must not answer either.
+REFUSED_CALLS = """
+add: A, B, axis=0; A, B, keepdims=True
+argpartition: V, 1.5; V, 9
+array_split: V, [1, 1.5]
+broadcast_to: W, (3, -1)
+clip: A, 0.5, 1.5, mode="clip"
+convolve: A, W
+cov: D; A, aweights=W[:1]; A, fweights=D[:, :, 0]
+exp: A, axis=-1
+full: (1.5, 3), 1.0
+gradient: V, W; A, X
+histogram: A, weights=V
+inner: A, B[:, :1]; V, W[:1]
+insert: V, 1.5, 0.3
+interp: A, X * 1j, V
+lexsort: (V, W)
+linspace: 0.0, 1.0, 2.5
+matmul: A, B.T, axis=0; A, B.T, keepdims=True
+matvec: A, W, axis=-1
+max: A, where=M[None], initial=0.0; A, True
+mean: A, True; A, where=M[None]
+moveaxis: D, None, None
+multiply: A, B, unknown=1
+nanmin: A, where=M
+ones: (2.5,)
+pad: A, 1.5; A, (-1, 0), "mean"; A, 1, dtype="f2"; A, 1, "edge", constant_values=1.0
+partition: V, None
+power: I, -1
+resize: V, (-1, 3)
+std: A, (0, True)
+sum: A, where=M[None]
+tensordot: A[:, :1], B.T, 1
+tile: A, (2, 1.5)
+vander: A
+var: A, ddof=1, correction=1
+vdot: V, W; V, W[:1]
+vecdot: A, B[:, :1]; A, F64; A, B, where=False
+vecmat: V[:3], S, where=False
+"""
+
 #: Functions that write to their first argument, and what follows.
 IN_PLACE = """
 copyto: A, B; A, 2.0; A, B, where=M

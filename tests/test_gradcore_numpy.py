@@ -21,7 +21,7 @@ from gradcore.numpy.documentation import read_entries
 from gradcore.numpy.examples import EXAMPLES
 from gradcore.numpy.table import CONSTANT, FUNCTIONS, ON_ARRAYS, REFUSED, functions_of
 from gradcore.numpy.ufuncs import Ufunc
-from tests.numpy_calls import CALLS, IN_PLACE, METHODS, drawn, lines
+from tests.numpy_calls import CALLS, EDGE_CALLS, IN_PLACE, METHODS, REFUSED_CALLS, drawn, lines
 from tests.references import IS_NEWEST, reference_call
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -82,7 +82,9 @@ def _compare(found: Any, wanted: Any, expression: str) -> None:
             np.testing.assert_allclose(ours, theirs, rtol=digits, atol=digits)
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize(
+    "expression", EXPRESSIONS + [f"np.{name}({call})" for name, calls in lines(EDGE_CALLS).items() for call in calls]
+)
 def test_values_and_dtypes(expression: str) -> None:
     arrays = drawn()
     with reference_call():
@@ -93,6 +95,27 @@ def test_values_and_dtypes(expression: str) -> None:
     _compare(_evaluated(expression, gnp, strided), wanted, expression)
     if set(_letters(expression)) - set(kept):
         _compare(_evaluated(expression, np, tensors), wanted, expression)
+
+
+@pytest.mark.parametrize(
+    "call", [f"np.{name}({call})" for name, calls in lines(REFUSED_CALLS).items() for call in calls]
+)
+def test_what_numpy_refuses_is_refused(call: str) -> None:
+    arrays = drawn()
+    with pytest.raises((TypeError, ValueError, IndexError, RuntimeError)):
+        _evaluated(call, np, arrays)
+    with pytest.raises((TypeError, ValueError, IndexError, RuntimeError)):
+        _evaluated(call, gnp, {name: gc.tensor(value) for name, value in arrays.items()})
+
+
+@pytest.mark.parametrize("name", ["all", "argmax", "average", "count_nonzero", "cumsum", "median", "nanargmax", "std"])
+def test_axes_can_be_scalars_of_numpy(name: str) -> None:
+    axis, A = np.int8(1), drawn()["A"]
+    _compare(getattr(gnp, name)(gc.tensor(A), axis=axis), getattr(np, name)(A, axis=axis), name)
+
+
+def test_numbers_of_numpy_keep_their_dtype() -> None:
+    _compare(gnp.logspace(np.float32(0.5), 1.0, num=4), np.logspace(np.float32(0.5), 1.0, num=4), "logspace")
 
 
 def _name(expression: str) -> str:

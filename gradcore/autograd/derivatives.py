@@ -156,6 +156,9 @@ def _make_class(op: Op, name: str) -> type[OpNode]:
         "backward": backward,
         "rows": tuple(rows),
         "spans": tuple(tuple(op.edge_index[op.position[key]] for key in keys) for keys, *_ in rows),
+        "reads_result": {
+            op.edge_index[op.position[key]] for keys, f, _ in rows if op.outputs[0] in f.names for key in keys
+        },
         "slots": slots,
         "array_slots": tuple(i for i, slot in enumerate(slots) if slot.kind not in ("shape", "setting")),
         "single": tuple(i for i, slot in enumerate(slots) if slot.kind in ("tensor", "output")),
@@ -389,13 +392,6 @@ def _class_of(name: str, base: type[Node]) -> type[Node]:
     return type(f"{stem}BackwardBackward{number}", (base,), body)
 
 
-@functools.cache
-def _reads_result(cls: type[OpNode], number: int) -> bool:
-    """Return whether the formula of the gradient for edge `number` reads the operation's result."""
-    rows = zip(cls.rows, cls.spans, strict=True)
-    return any(number in span and cls.op.outputs[0] in formula.names for (_, formula, _), span in rows)
-
-
 def connect_gradient(grad: AnyTensor, node: OpNode, number: int) -> AnyTensor:
     """Return the gradient that `node` has computed for edge `number`, connected in the graph to that edge's input.
 
@@ -404,7 +400,7 @@ def connect_gradient(grad: AnyTensor, node: OpNode, number: int) -> AnyTensor:
     edge = node._edges[number]
     if grad is None or edge is None:
         return grad
-    to = node._edge_of_output(0) if _reads_result(type(node), number) else edge
+    to = node._edge_of_output(0) if number in node.reads_result else edge
     is_slope = node.op.kind == "elementwise" and len(node.op.tensors) == 1
     cls = _class_of(type(node).__name__, ConnectedSlope if is_slope else ConnectedGradient)
     return _connect(grad, cls, (to,))

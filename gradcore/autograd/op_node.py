@@ -77,6 +77,8 @@ class OpNode(Node):
     seen: ClassVar[tuple[int, ...] | None] = None
     #: For each formula, the numbers of the edges whose gradients it computes, unless the first parameter is a sequence.
     spans: ClassVar[tuple[tuple[int, ...], ...]] = ()
+    #: The numbers of the edges whose formulas read the operation's first result.
+    reads_result: ClassVar[set[int]] = set()
     #: The slots, and their numbers by name.
     slots: ClassVar[tuple[Slot, ...]] = ()
     number_of: ClassVar[dict[str, int]] = {}

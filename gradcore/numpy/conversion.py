@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any, TypeVar
 
 import numpy as np
@@ -124,6 +125,8 @@ def common(*values: Any) -> list[Tensor]:
 
 def axis_of(axis: Any, ndim: int) -> int:
     """Return an axis counted from the front, or raise NumPy's AxisError if it is out of range."""
+    if isinstance(axis, bool):  # often meant for `keepdims`
+        raise TypeError(f"an integer is required for the axis, but got {axis}")
     try:
         return normalize_axis_index(axis, ndim)
     except OverflowError:  # NumPy reads it as an int of C
@@ -132,6 +135,8 @@ def axis_of(axis: Any, ndim: int) -> int:
 
 def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
     """Return the axes counted from the front; None means all axes."""
+    if isinstance(axis, bool) or (isinstance(axis, (tuple, list)) and any(isinstance(each, bool) for each in axis)):
+        raise TypeError(f"an integer is required for the axis, but got {axis}")
     try:
         return tuple(range(ndim)) if axis is None else normalize_axis_tuple(axis, ndim)
     except OverflowError:
@@ -187,13 +192,16 @@ def refuse_history(values: Any, what: str, instead: str = "") -> None:
 
 
 def fill_masked(x: Tensor, where: Any, value: Any) -> AnyTensor:
-    """Return `x` with `value` where the mask `where` is False; ``where=True`` returns `x`."""
-    return x if where is True else F.where(tensor_of(where), x, value)
+    """Return `x` with `value` where the mask `where` is False; ``where=True`` returns `x`.
+
+    The result has the dtype of `x`, and the shape to which `x` and the mask are broadcast.
+    """
+    return x if where is True else cast(F.where(tensor_of(where), x, value), x._dtype)
 
 
 def sizes(shape: Any) -> tuple[int, ...]:
-    """Convert a shape, given as a number or a sequence of numbers, to a tuple of ints."""
-    return (int(shape),) if not isinstance(shape, Sequence) and np.ndim(shape) == 0 else tuple(map(int, shape))
+    """Convert a shape, given as an integer or a sequence of integers, to a tuple of ints."""
+    return (index(shape),) if not isinstance(shape, Sequence) and np.ndim(shape) == 0 else tuple(map(index, shape))
 
 
 def rename(function: _Function, name: str) -> _Function:

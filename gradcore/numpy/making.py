@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -228,7 +229,7 @@ def linspace(
     *,
     device: DeviceLike = None,
 ) -> Any:
-    num = int(num)
+    num = index(num)
     if num < 0:
         raise ValueError(f"Number of samples, {num}, must be non-negative.")
     if not any(isinstance(x, Tensor) for x in (start, stop)):
@@ -260,6 +261,8 @@ def logspace(
     dtype: DTypeLike = None,
     axis: int = 0,
 ) -> Tensor:
+    if not any(isinstance(x, Tensor) for x in (start, stop, base)):
+        return tensor_of(np.logspace(start, stop, num, endpoint, base, None, axis), dtype)
     exponents = linspace(start, stop, num, endpoint, axis=axis)
     base = tensor_of(base)
     if base.ndim:

@@ -86,11 +86,16 @@ def clip(
     max: ArrayLike | None = None,
     **kwargs: Any,
 ) -> Tensor:
+    """Limit the values to an interval; `kwargs` are those of universal functions."""
     low, high = (a_min if min is None else min), (a_max if max is None else max)
     x = tensor_of(a)
     if low is None and high is None:
         return write_out(F.clone(x), out)
     bounds = [b for b in (low, high) if b is not None]
+    if kwargs:
+        for bound, function in ((low, np.maximum), (high, np.minimum)):
+            x = x if bound is None else UFUNCS[function](x, bound, **kwargs)
+        return write_out(x, out)
     if (
         all(b.__class__ in (int, float) for b in bounds)
         and (x._dtype.is_floating_point or all(b.__class__ is int for b in bounds))
@@ -190,6 +195,8 @@ def unwrap(
     is_integer = not x._dtype.is_differentiable and isinstance(period, int)
     x = x if is_integer else inexact(x)
     step = F.diff(x, 1, axis)
+    if not x.shape[axis]:
+        return x
     half = period // 2 if is_integer else period / 2
     ambiguous = period % 2 == 0 if is_integer else True
     low = -half
@@ -218,6 +225,10 @@ def dot(a: ArrayLike, b: ArrayLike, out: Tensor | None = None) -> Tensor:
 
 
 def _tensordot(x: Tensor, y: Tensor, axes: Any) -> AnyTensor:
+    if [x.shape[i] for i in axes[0]] != [y.shape[i] for i in axes[1]]:  # PyTorch broadcasts a size of 1
+        raise ValueError(
+            f"shapes {tuple(x.shape)} and {tuple(y.shape)} not aligned along the axes {axes[0]} and {axes[1]}"
+        )
     if x._dtype is dtypes.bool_:
         return F.tensordot(x.to(dtypes.int64), y.to(dtypes.int64), axes) > 0
     return F.tensordot(x, y, axes)
@@ -225,12 +236,16 @@ def _tensordot(x: Tensor, y: Tensor, axes: Any) -> AnyTensor:
 
 def vdot(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     x, y = (t.reshape(-1) for t in promote(a, b))
+    if x.shape != y.shape:
+        raise ValueError(f"vdot() takes arrays with the same number of elements, but got {len(x)} and {len(y)}")
     return F.sum(F.conj(x) * y)
 
 
 def inner(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     x, y = promote(a, b)
-    return UFUNCS[np.multiply](x, y) if not x.ndim or not y.ndim else _tensordot(x, y, ([x.ndim - 1], [y.ndim - 1]))
+    if not x.ndim or not y.ndim:
+        return UFUNCS[np.multiply](x, y)
+    return _tensordot(x, y, ([x.ndim - 1], [y.ndim - 1]))
 
 
 def outer(a: ArrayLike, b: ArrayLike, out: Tensor | None = None) -> Tensor:
@@ -281,11 +296,12 @@ def einsum(
     if isinstance(operands[0], str):
         equation, values = operands[0], operands[1:]
         tensors = promote(*(tensor_of(x, dtype) for x in values))
-        return write_out(F.einsum(equation.replace(" ", ""), *tensors), out)
+        return write_out(cast(F.einsum(equation.replace(" ", ""), *tensors), tensors[0]._dtype), out)
     pairs = list(operands)
     last = [pairs.pop()] if len(pairs) % 2 else []
     tensors = promote(*(tensor_of(x, dtype) for x in pairs[::2]))
-    return write_out(F.einsum(*(each for pair in zip(tensors, pairs[1::2], strict=True) for each in pair), *last), out)
+    result = F.einsum(*(each for pair in zip(tensors, pairs[1::2], strict=True) for each in pair), *last)
+    return write_out(cast(result, tensors[0]._dtype), out)
 
 
 def einsum_path(*operands: ArrayLike, optimize: Any = "greedy", einsum_call: bool = False) -> Any:
@@ -299,7 +315,7 @@ def _window(name: str) -> Callable[..., Any]:
     @functools.wraps(function, assigned=("__name__", "__qualname__"))
     def window(M: int, *args: Any) -> Any:
         refuse_history(args, f"numpy.{name}()")
-        return tensor_of(function(int(M), *map(float, args)), dtypes.float64)
+        return tensor_of(function(float(M), *map(float, args)), dtypes.float64)
 
     return window
 
@@ -325,6 +341,8 @@ def correlate(a: ArrayLike, v: ArrayLike, mode: str = "valid") -> Tensor:
 
 def _slid(x: Tensor, w: Tensor, mode: str, shift: int = 0) -> AnyTensor:
     """Return the inner products of `w` with all windows of the longer vector `x`, for a convolution mode."""
+    if x.ndim > 1 or w.ndim > 1:
+        raise ValueError(f"convolutions take arrays of one dimension, but got {x.ndim} and {w.ndim} dimensions")
     n, m = x.shape[0], w.shape[0]
     if not n or not m:
         raise ValueError("an array cannot be empty")
@@ -394,7 +412,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
     x = inexact(tensor_of(f))
     axes = axes_of(axis, x.ndim)
     spacings = list(varargs) or [1.0]
-    if len(spacings) == 1:
+    if len(spacings) == 1 and np.ndim(spacings[0]) == 0:
         spacings = spacings * len(axes)
     if len(spacings) != len(axes):
         raise TypeError("invalid number of arguments")
@@ -413,15 +431,19 @@ def _slopes(x: Tensor, spacing: Any, axis: int, edge_order: int) -> AnyTensor:
             "required."
         )
     y = F.movedim(x, axis, -1)
-    h = tensor_of(spacing)
+    y, h = common(y, spacing)
+    if h.ndim and tuple(h.shape) != (size,):
+        raise ValueError("when 1d, distances must match the length of the corresponding dimension")
     steps = F.diff(h, 1, 0) if h.ndim else F.broadcast_to(h, (size - 1,))
-    y, steps = common(y, steps)
     before, after = steps[:-1], steps[1:]
-    inside = (
-        -after / (before * (before + after)) * y[..., :-2]
-        + (after - before) / (before * after) * y[..., 1:-1]
-        + before / (after * (before + after)) * y[..., 2:]
-    )
+    if h.ndim:
+        inside = (
+            -after / (before * (before + after)) * y[..., :-2]
+            + (after - before) / (before * after) * y[..., 1:-1]
+            + before / (after * (before + after)) * y[..., 2:]
+        )
+    else:
+        inside = (y[..., 2:] - y[..., :-2]) / (before + after)
     if edge_order == 1:
         first, last = (y[..., 1] - y[..., 0]) / steps[0], (y[..., -1] - y[..., -2]) / steps[-1]
     else:
@@ -431,7 +453,7 @@ def _slopes(x: Tensor, spacing: Any, axis: int, edge_order: int) -> AnyTensor:
         last = (
             b / (a * (a + b)) * y[..., -3] - (b + a) / (a * b) * y[..., -2] + (2 * b + a) / (b * (a + b)) * y[..., -1]
         )
-    return F.movedim(F.cat([first[..., None], inside, last[..., None]], -1), -1, axis)
+    return cast(F.movedim(F.cat([first[..., None], inside, last[..., None]], -1), -1, axis), x._dtype)
 
 
 def interp(
@@ -442,7 +464,10 @@ def interp(
     right: ArrayLike | None = None,
     period: ArrayLike | None = None,
 ) -> Tensor:
-    x, xp = (cast(t, dtypes.float64) for t in promote(x, xp))
+    x, xp = promote(x, xp)
+    if x._dtype.is_complex:
+        raise TypeError("interp() takes real coordinates x and xp, but got complex numbers")
+    x, xp = cast(x, dtypes.float64), cast(xp, dtypes.float64)
     fp = tensor_of(fp)
     fp = cast(fp, dtypes.complex128 if fp._dtype.is_complex else dtypes.float64)
     if xp.ndim != 1 or xp.shape != fp.shape:
@@ -549,6 +574,8 @@ def poly(seq_of_zeros: ArrayLike) -> Tensor:
     if zeros.ndim == 2:
         zeros = F.linalg_eigvals(inexact(zeros))
     zeros = inexact(zeros)
+    if not zeros.numel():
+        return F.new_zeros(zeros, ()) + 1
     result = F.new_zeros(zeros, (1,)) + 1
     for each in F.unbind(zeros, 0):
         result = F.cat([result, F.new_zeros(result, (1,))]) - F.cat([F.new_zeros(result, (1,)), result * each])
@@ -609,13 +636,14 @@ def polyfit(
 
 def vander(x: ArrayLike, N: int | None = None, increasing: bool = False) -> Tensor:
     x = tensor_of(x)
+    if x.ndim != 1:
+        raise ValueError("x must be a one-dimensional array or sequence.")
+    dtype = dtypes.from_numpy(np.promote_types(numpy_dtype(x._dtype), np.dtype(int)))
+    x = cast(x, dtype)
     count = x.shape[0] if N is None else N
     check_count("vander", count)
     columns = [F.ones_like(x)]
     for _ in range(count - 1):
         columns.append(columns[-1] * x)
     columns = columns[:count]
-    dtype = dtypes.from_numpy(np.promote_types(numpy_dtype(x._dtype), np.dtype(int)))
-    return (
-        cast(F.stack(columns if increasing else columns[::-1], 1), dtype) if count else F.new_zeros(x, (x.shape[0], 0))
-    )
+    return F.stack(columns if increasing else columns[::-1], 1) if count else F.new_zeros(x, (x.shape[0], 0))

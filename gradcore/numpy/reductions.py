@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import builtins
+import math
 from typing import Any
 
 import numpy as np
@@ -34,9 +36,28 @@ __all__ = [
 
 def _reduce_over(operation: Function, x: Tensor, axis: Any, keepdims: bool) -> AnyTensor:
     """Apply a reduction of gradcore over `axis` in NumPy's sense, where an empty tuple reduces nothing."""
-    if axis == () and axis.__class__ is tuple:
+    if axis.__class__ is tuple and not axis:
         return x
     return operation(x, axis if axis is None or axis.__class__ is int else axes_of(axis, x.ndim), keepdims)
+
+
+def _fill_masked(x: Tensor, where: ArrayLike, value: ArrayLike) -> AnyTensor:
+    """Return `x` with `value` where the mask `where` is False; the mask must not have more elements than `x`."""
+    result = fill_masked(x, where, value)
+    if result.shape != x.shape:
+        raise ValueError(
+            f"where= of shape {tuple(tensor_of(where).shape)} doesn't match the array, whose shape is {tuple(x.shape)}"
+        )
+    return result
+
+
+def _check_initial(pairwise: str, where: ArrayLike, initial: ArrayLike | None) -> None:
+    """Raise NumPy's error for a mask of a reduction without an identity if there is no initial value."""
+    if where is not True and initial is None:
+        raise ValueError(
+            f"reduction operation '{pairwise}' does not have an identity, so to use a where mask one has to specify "
+            "'initial'"
+        )
 
 
 def _accumulator(x: Tensor, dtype: Any) -> AnyTensor:
@@ -58,7 +79,7 @@ def sum(
     where: ArrayLike = True,
 ) -> Tensor:
     x = _accumulator(tensor_of(a), dtype)
-    result = _reduce_over(F.sum, x if where is True else fill_masked(x, where, 0), axis, keepdims)
+    result = _reduce_over(F.sum, x if where is True else _fill_masked(x, where, 0), axis, keepdims)
     if result._dtype is not x._dtype:  # of unsigned numbers
         result = cast(result, x._dtype)
     if initial is not None:
@@ -75,7 +96,7 @@ def prod(
     initial: ArrayLike | None = None,
     where: ArrayLike = True,
 ) -> Tensor:
-    x = fill_masked(_accumulator(tensor_of(a), dtype), where, 1)
+    x = _fill_masked(_accumulator(tensor_of(a), dtype), where, 1)
     if axis is None:
         result = F.prod(x).reshape((1,) * x.ndim if keepdims else ())
     else:
@@ -98,15 +119,13 @@ def _extremum(operation: str, pairwise: str, name: str) -> Function:
         where: ArrayLike = True,
     ) -> Any:
         x = tensor_of(a)
+        _check_initial(pairwise, where, initial)
         if where is not True:
-            if initial is None:
-                raise ValueError(
-                    f"reduction operation '{pairwise}' does not have an identity, so to use a where mask one has to "
-                    "specify 'initial'"
-                )
-            x = fill_masked(x, where, cast(tensor_of(initial), x._dtype))
+            x = _fill_masked(x, where, cast(tensor_of(initial), x._dtype))
         if not x.numel() and initial is not None:
-            x = F.full([n or 1 for n in x.shape], initial, dtype=x._dtype, device=x._device.real)
+            reduced = axes_of(axis, x.ndim)
+            shape = [n or int(i in reduced) for i, n in enumerate(x.shape)]
+            x = F.full(shape, initial, dtype=x._dtype, device=x._device.real)
         result = _reduce_over(
             getattr(F, operation),
             x,
@@ -128,7 +147,7 @@ def _quantifier(name: str, neutral: bool) -> Function:
     def reduce(
         a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
     ) -> Tensor:
-        x = cast(fill_masked(tensor_of(a) != 0, where, neutral), dtypes.bool_)
+        x = _fill_masked(tensor_of(a) != 0, where, neutral)
         return write_out(_reduce_over(getattr(F, name), x, axis, keepdims), out)
 
     return rename(reduce, name)
@@ -189,7 +208,8 @@ def _count(x: Tensor, axis: Any, keepdims: bool, where: Any) -> Any:
     """Return the number of elements over the axes at which the mask `where` holds."""
     if where is True:
         return int(np.prod([x.shape[i] for i in axes_of(axis, x.ndim)], dtype=np.int64))
-    return cast(sum(F.broadcast_to(tensor_of(where), x.shape), axis, keepdims=keepdims), x._dtype)
+    mask = _fill_masked(F.ones_like(x, dtype=dtypes.bool_), where, False)
+    return cast(sum(mask, axis, keepdims=keepdims), x._dtype.to_real())
 
 
 def mean(
@@ -230,12 +250,15 @@ def _spread(name: str, root: bool = False) -> Function:
     ) -> Tensor:
         x = tensor_of(a)
         x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
-        ddof = ddof if correction is None else correction
-        if where is True and mean is None and x.numel() and axis != ():
+        if correction is not None:
+            if ddof != 0:
+                raise ValueError("ddof and correction can't be provided simultaneously.")
+            ddof = correction
+        if where is True and mean is None and x.numel() and (axis.__class__ is not tuple or axis):
             operation, axes = F.std if root else F.var, axes_of(axis, x.ndim)
             return write_out(operation(x, axes if axes else None, correction=ddof, keepdim=keepdims), out)
         count = _count(x, axis, keepdims, where)
-        x = fill_masked(x, where, 0)
+        x = _fill_masked(x, where, 0)
         center = (
             tensor_of(mean)
             if mean is not None
@@ -243,7 +266,8 @@ def _spread(name: str, root: bool = False) -> Function:
         )
         away = x - center
         square = F.real(away * F.conj(away)) if x._dtype.is_complex else F.square(away)
-        result = sum(square, axis, None, None, keepdims, None, where) / (count - ddof)
+        divisor = F.clamp_min(count - ddof, 0) if isinstance(count, Tensor) else builtins.max(count - ddof, 0)
+        result = sum(square, axis, None, None, keepdims, None, where) / divisor
         return write_out(F.sqrt(result) if root else result, out)
 
     return rename(reduce, name)
@@ -282,7 +306,9 @@ def count_nonzero(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) ->
 
 def _place(name: str) -> Function:
     def reduce(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
-        return write_out(getattr(F, name)(_numbers(tensor_of(a)), axis, keepdims), out)
+        x = tensor_of(a)
+        axis = axis if axis is None else axis_of(axis, builtins.max(x.ndim, 1))
+        return write_out(getattr(F, name)(_numbers(x), axis, keepdims), out)
 
     return rename(reduce, name)
 
@@ -305,10 +331,16 @@ def cov(
     *,
     dtype: DTypeLike = None,
 ) -> Tensor:
-    x = inexact(tensor_of(m, dtype))
+    x, *rest = promote(*(tensor_of(values, dtype) for values in (m, y) if values is not None))
+    if dtype is None:
+        x = cast(x, dtypes.complex128 if x._dtype.is_complex else dtypes.float64)
+    for name, values in (("m", x), *(("y", values) for values in rest)):
+        if values.ndim > 2:
+            raise ValueError(f"{name} has more than 2 dimensions")
+    x = F.atleast_1d(x)
     x = x[None] if x.ndim < 2 else x if rowvar else x.mT
     if y is not None:
-        second_variables = inexact(tensor_of(y, dtype))
+        second_variables = F.atleast_1d(cast(rest[0], x._dtype))
         x = F.cat(
             promote(
                 x,
@@ -323,20 +355,30 @@ def cov(
     weights: Any = None
     scaled: Any
     if fweights is not None:
-        weights = inexact(tensor_of(fweights))
+        weights = _weights("fweights", fweights, x)
     if aweights is not None:
-        analytic_weights = inexact(tensor_of(aweights))
+        analytic_weights = _weights("aweights", aweights, x)
         weights = analytic_weights if weights is None else weights * analytic_weights
     if weights is None:
         total, center, scaled = x.shape[1], F.mean(x, 1, True), 1.0
-        factor: Any = total - correction
+        factor: Any = builtins.max(total - correction, 0)
     else:
         total = F.sum(weights)
         center, scaled = F.sum(x * weights, 1, True) / total, weights
         squares = total if aweights is None else F.sum(weights * inexact(tensor_of(aweights)))
-        factor = total - correction if aweights is None else total - correction * squares / total
+        factor = F.clamp_min(total - correction * (1 if aweights is None else squares / total), 0)
     centered = x - center
     return F.squeeze(F.matmul(centered * scaled, F.conj(centered.mT)) / factor)
+
+
+def _weights(name: str, values: ArrayLike, x: Tensor) -> AnyTensor:
+    """Convert the weights of the observations, the columns of `x`, to a tensor of floating-point numbers."""
+    weights = inexact(tensor_of(values))
+    if weights.ndim > 1:
+        raise RuntimeError(f"cannot handle multidimensional {name}")
+    if tuple(weights.shape) != (x.shape[1],):
+        raise RuntimeError(f"incompatible numbers of samples and {name}")
+    return weights
 
 
 def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, dtype: DTypeLike = None) -> Tensor:
@@ -354,7 +396,7 @@ def corrcoef(x: ArrayLike, y: ArrayLike | None = None, rowvar: bool = True, *, d
 def _cumulative(operation: str, name: str) -> Function:
     def accumulate(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         x = _accumulator(tensor_of(a), dtype)
-        result = getattr(F, operation)(*((x.reshape(-1), 0) if axis is None else (x, axis)))
+        result = getattr(F, operation)(*((x.reshape(-1), 0) if axis is None else (F.atleast_1d(x), axis)))
         return write_out(cast(result, x._dtype), out)
 
     return rename(accumulate, name)
@@ -392,8 +434,7 @@ cumulative_prod = _with_initial(cumprod, 1, "cumulative_prod")
 def _present(a: Any, where: Any) -> tuple[Tensor, Tensor]:
     """Return `a` as a tensor, and the mask of the elements that are not NaN and where `where` holds."""
     x = tensor_of(a)
-    mask = F.logical_not(F.isnan(x))
-    return x, mask if where is True else F.logical_and(mask, tensor_of(where))
+    return x, _fill_masked(F.logical_not(F.isnan(x)), where, False)
 
 
 def _nan_total(reduction: Function, name: str) -> Function:
@@ -441,7 +482,7 @@ def _nan_spread(name: str, root: bool = False) -> Function:
         mean: ArrayLike | None = None,
         correction: float | None = None,
     ) -> Tensor:
-        x, mask = _present(a, where)
+        x, mask = _present(inexact(tensor_of(a)), where)
         count = _count(x, axis, keepdims, mask)
         result = var(x, axis, dtype, None, ddof, keepdims, where=mask, mean=mean, correction=correction)
         result = fill_masked(result, count - (ddof if correction is None else correction) > 0, np.nan)
@@ -463,6 +504,7 @@ def _nan_extremum(reduction: Function, worst: float, name: str) -> Function:
         where: ArrayLike = True,
     ) -> Any:
         x = tensor_of(a)
+        _check_initial(f"f{reduction.__name__}", where, initial)
         if not x._dtype.is_differentiable:
             return reduction(x, axis, out, keepdims, initial, where)
         x, mask = _present(x, where)
@@ -552,7 +594,8 @@ def _quantile(
     x = inexact(tensor_of(a))
     axes = axes_of(axis, x.ndim)
     kept_axes = [i for i in range(x.ndim) if i not in axes]
-    flat = F.permute(x, (*kept_axes, *axes)).reshape(*[x.shape[i] for i in kept_axes], -1)
+    size = math.prod(x.shape[i] for i in axes)
+    flat = F.permute(x, (*kept_axes, *axes)).reshape(*[x.shape[i] for i in kept_axes], size)
     dtype = (
         x._dtype
         if isinstance(q, (bool, int, float))
@@ -561,8 +604,10 @@ def _quantile(
     points = cast(tensor_of(q).to(x._device.real), dtypes.float64)
     if bool(((points < 0) | (points > 1)).any()):
         raise ValueError("Quantiles must be in the range [0, 1]")
+    if not size:  # as of one element that is NaN
+        flat = F.full((*flat.shape[:-1], 1), np.nan, dtype=x._dtype, device=x._device.real)
+        size = 1
     ordered = F.sort(flat, -1)[0]
-    size = flat.shape[-1]
     results = []
     for point in F.unbind(points.reshape(-1), 0):
         count = F.sum(F.logical_not(F.isnan(flat)), -1).to(dtypes.float64) if skip_nan else float(size)

@@ -233,13 +233,27 @@ def _flatten_for_axis(a: Any, axis: Any) -> tuple[Tensor, int]:
 
 
 def partition(a: ArrayLike, kth: Any, axis: Axis = -1, kind: str = "introselect", order: str | None = None) -> Tensor:
+    _check_partition(a, kth, axis)
     return sort(a, axis)
 
 
 def argpartition(
     a: ArrayLike, kth: Any, axis: Axis = -1, kind: str = "introselect", order: str | None = None
 ) -> Tensor:
+    _check_partition(a, kth, axis)
     return argsort(a, axis)
+
+
+def _check_partition(a: ArrayLike, kth: ArrayLike, axis: Axis) -> None:
+    """Raise NumPy's errors for positions of a partition that are not integers, or out of range."""
+    x = tensor_of(a)
+    size = x.numel() if axis is None else x.shape[axis_of(axis, x.ndim)]
+    positions = np.asarray(kth.tolist() if isinstance(kth, Tensor) else kth)
+    if positions.dtype.kind not in "iu":
+        raise TypeError("Partition index must be integer")
+    for position in positions.ravel().tolist():
+        if not -size <= position < size:
+            raise ValueError(f"kth(={position}) out of bounds ({size})")
 
 
 def sort_complex(a: ArrayLike) -> Tensor:
@@ -249,6 +263,8 @@ def sort_complex(a: ArrayLike) -> Tensor:
 
 def lexsort(keys: ArrayLike, axis: int = -1) -> Any:
     keys = [tensor_of(k) for k in keys]
+    if len({tuple(key.shape) for key in keys}) > 1:
+        raise ValueError("all keys need to be the same shape")
     order = None
     for key in keys:
         at = axis_of(axis, key.ndim) if key.ndim else 0
@@ -367,9 +383,9 @@ def union1d(ar1: ArrayLike, ar2: ArrayLike) -> Tensor:
 
 
 def setdiff1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Tensor:
-    a, b = (ravel_of(x) for x in promote(ar1, ar2))
+    a = ravel_of(tensor_of(ar1))
     a = a if assume_unique else unique(a)
-    return extract(F.isin(a, b, invert=True), a)
+    return extract(F.isin(*promote(a, ravel_of(tensor_of(ar2))), invert=True), a)
 
 
 def setxor1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False) -> Tensor:
@@ -393,6 +409,7 @@ def intersect1d(ar1: ArrayLike, ar2: ArrayLike, assume_unique: bool = False, ret
 
 def bincount(x: ArrayLike, /, weights: ArrayLike | None = None, minlength: int = 0) -> Tensor:
     x = tensor_of(x)
+    x = cast(x, dtypes.int64) if x._dtype is dtypes.bool_ else x
     if weights is None:
         return F.bincount(x, minlength=minlength)
     w = tensor_of(weights, dtypes.float64)
@@ -433,6 +450,8 @@ def histogram(
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> tuple[Tensor, ...]:
+    if weights is not None and tensor_of(weights).shape != tensor_of(a).shape:
+        raise ValueError("weights should have the same shape as a.")
     counts, (edges,) = histogramdd(
         ravel_of(a)[:, None], [bins], [range], density=density, weights=None if weights is None else ravel_of(weights)
     )

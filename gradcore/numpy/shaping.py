@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
+from operator import index
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -76,6 +77,8 @@ def swapaxes(a: ArrayLike, axis1: int, axis2: int) -> Tensor:
 
 def moveaxis(a: ArrayLike, source: ArrayLike, destination: ArrayLike) -> Tensor:
     x = tensor_of(a)
+    if source is None or destination is None:  # `axes_of` takes None for all axes
+        raise TypeError("moveaxis() needs the axes to move and their destinations, but got None")
     return F.movedim(x, axes_of(source, x.ndim), axes_of(destination, x.ndim))
 
 
@@ -107,7 +110,10 @@ def squeeze(a: ArrayLike, axis: Axis = None) -> Tensor:
 
 
 def broadcast_to(array: ArrayLike, shape: ShapeLike, subok: bool = False) -> Tensor:
-    return F.broadcast_to(tensor_of(array), sizes(shape))
+    new_shape = sizes(shape)
+    if builtins.any(n < 0 for n in new_shape):
+        raise ValueError("all elements of broadcast shape must be non-negative")
+    return F.broadcast_to(tensor_of(array), new_shape)
 
 
 def broadcast_arrays(*args: ArrayLike, subok: bool = False) -> tuple[Tensor, ...]:
@@ -147,6 +153,8 @@ def copy(a: ArrayLike, order: str = "K", subok: bool = False) -> Tensor:
 
 def resize(a: ArrayLike, new_shape: ShapeLike) -> Tensor:
     x, shape = tensor_of(a).reshape(-1), sizes(new_shape)
+    if builtins.any(n < 0 for n in shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
     count = int(np.prod(shape))
     if not x.numel():
         return F.new_zeros(x, shape)
@@ -172,7 +180,9 @@ def flipud(m: ArrayLike) -> Tensor:
 def roll(a: ArrayLike, shift: ArrayLike, axis: ArrayLike | None = None) -> Tensor:
     x = tensor_of(a)
     if axis is None:
-        return F.roll(x.reshape(-1), (int(shift),), (0,)).reshape(x.shape)
+        return F.roll(x.reshape(-1), (int(shift if isinstance(shift, Tensor) else np.sum(shift)),), (0,)).reshape(
+            x.shape
+        )
     shifts, axes = np.broadcast_arrays(shift, axis)
     return F.roll(x, tuple(shifts.ravel().tolist()), tuple(axis_of(i, x.ndim) for i in axes.ravel().tolist()))
 
@@ -324,6 +334,8 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Te
         indices = np.arange(*obj.indices(size))
     else:
         indices = np.atleast_1d(np.asarray(obj.tolist() if isinstance(obj, Tensor) else obj))
+        if indices.size and indices.dtype.kind not in "biu":
+            raise IndexError(f"insert() takes indices that are integers or bools, but got {indices.dtype}")
         indices = np.flatnonzero(indices) if indices.dtype == np.bool_ else indices.astype(np.intp)
     if builtins.any(i < -size or i > size for i in indices):
         raise IndexError(f"index {indices} is out of bounds for axis {axis} with size {size}")
@@ -352,7 +364,8 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Te
 def _cuts(indices_or_sections: Any) -> Any:
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
-    return int(indices_or_sections) if np.ndim(indices_or_sections) == 0 else [int(i) for i in indices_or_sections]
+    several = np.ndim(indices_or_sections) > 0
+    return [index(i) for i in indices_or_sections] if several else index(indices_or_sections)
 
 
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
@@ -392,7 +405,7 @@ def repeat(a: ArrayLike, repeats: ArrayLike, axis: Axis = None) -> Tensor:
     x = tensor_of(a)
     if axis is None:
         x, axis = x.reshape(-1), 0
-    if not isinstance(repeats, int):
+    if repeats.__class__ is not int:
         repeats = tensor_of(repeats).to(x._device.real)
         repeats = int(repeats.reshape(-1)[0]) if repeats.numel() == 1 else repeats
     return F.repeat_interleave(x, repeats, axis)
@@ -462,13 +475,29 @@ def pad(array: ArrayLike, pad_width: Any, mode: Any = "constant", **kwargs: Any)
     if isinstance(pad_width, dict):
         pad_width = [pad_width.get(i, pad_width.get(i - x.ndim, 0)) for i in range(x.ndim)]
         pad_width = [(p, p) if np.ndim(p) == 0 else tuple(p) for p in pad_width]
-    widths = np.broadcast_to(np.asarray(pad_width, np.intp), (x.ndim, 2))
+    widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
+    if widths.dtype.kind not in "iu":
+        raise TypeError("`pad_width` must be of integral type.")
+    if (widths < 0).any():
+        raise ValueError("index can't contain negative values")
+    unsupported = set(kwargs) - {_setting_of(mode)}
+    if unsupported:
+        raise ValueError(f"unsupported keyword arguments for mode '{mode}': {unsupported}")
     if mode in _COPYING and kwargs.get("reflect_type", "even") == "even":
         for i, width in enumerate(widths):
             if width.any():
                 x = _take(x, np.pad(np.arange(x.shape[i]), tuple(width), mode, **kwargs), i)
         return x
     return _padded_with_values(x, widths, mode, kwargs)
+
+
+def _setting_of(mode: str) -> str:
+    """Return the name of the setting of a mode of `numpy.pad`, or an empty string if there is none."""
+    if mode in ("empty", "edge", "wrap"):
+        return ""
+    if mode in _COPYING:
+        return "reflect_type"
+    return {"constant": "constant_values", "linear_ramp": "end_values"}.get(mode, "stat_length")
 
 
 def _expand_setting(setting: Any, x: Tensor) -> Any:
@@ -502,14 +531,12 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
         if mode in _COPYING:
             raise TypeError("numpy.pad(reflect_type='odd') of tensors: concatenate 2 * edge - reflected parts")
         raise ValueError(f"mode '{mode}' is not supported")
-    name = {"constant": "constant_values", "linear_ramp": "end_values"}.get(mode, "stat_length")
-    setting = settings.get(name, 0 if mode in ("constant", "linear_ramp") else None)
+    setting = settings.get(_setting_of(mode), None if mode in statistics else 0)
     values = _expand_setting(setting, x)
     for i, width in enumerate(widths):
         parts = [x]
         for side, count in enumerate(map(int, width)):
             size, value = x.shape[i], values[i][side]
-            edge = F.narrow(x, i, 0 if side == 0 else size - 1, 1)
             shape = [count if j == i else n for j, n in enumerate(x.shape)]
             if mode == "constant":
                 border = F.broadcast_to(_number_like(value, x), shape)
@@ -520,7 +547,7 @@ def _padded_with_values(x: Tensor, widths: Any, mode: str, settings: dict[str, A
                     x._dtype if x._dtype.is_differentiable else dtypes.float64,
                 )
                 weights = weights.to(x._device.real).reshape([count if j == i else 1 for j in range(x.ndim)])
-                end = _number_like(value, weights)
+                end, edge = _number_like(value, weights), F.narrow(x, i, 0 if side == 0 else size - 1, 1)
                 border = cast(end + (edge - end) * weights, x._dtype)
             else:
                 length = size if value is None else builtins.min(int(value), size)

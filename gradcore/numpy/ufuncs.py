@@ -56,17 +56,43 @@ def _spacing(x: Tensor) -> AnyTensor:
     return F.copysign(F.abs(F.nextafter(x, F.copysign(F.full_like(x, math.inf), x)) - x), x)
 
 
+def _check_core(name: str, signature: str, a: Tensor, b: Tensor, sizes: Callable[[], tuple[int, int]]) -> None:
+    """Raise NumPy's errors for operands without the core dimensions of a signature, or with different sizes."""
+    for i, (x, core) in enumerate(zip((a, b), signature.split("->")[0].split("),("), strict=True)):
+        if x.ndim < core.count(",") + 1:
+            raise ValueError(
+                f"{name}: Input operand {i} does not have enough dimensions (has {x.ndim}, gufunc core with signature "
+                f"{signature} requires {core.count(',') + 1})"
+            )
+    n, m = sizes()
+    if n != m:
+        raise ValueError(
+            f"{name}: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature {signature} (size "
+            f"{m} is different from {n})"
+        )
+
+
+def _integer_power(x: Tensor, y: Tensor | int) -> AnyTensor:
+    """Raise integers to powers that are not negative, as the result would not be an integer."""
+    if bool((y < 0).any() if isinstance(y, Tensor) else y < 0):
+        raise ValueError("Integers to negative integer powers are not allowed.")
+    return F.pow(x, y)
+
+
 def _vecdot(a: Tensor, b: Tensor) -> AnyTensor:
+    _check_core("vecdot", "(n),(n)->()", a, b, lambda: (a.shape[-1], b.shape[-1]))
     if a._dtype.is_differentiable:
         return F.linalg_vecdot(a, b)
     return F.any(a & b, -1) if a._dtype is dtypes.bool_ else F.sum(a * b, -1, dtype=a._dtype)
 
 
 def _matvec(a: Tensor, b: Tensor) -> AnyTensor:
+    _check_core("matvec", "(m,n),(n)->(m)", a, b, lambda: (a.shape[-1], b.shape[-1]))
     return F.squeeze(F.matmul(a, F.unsqueeze(b, -1)), -1)
 
 
 def _vecmat(a: Tensor, b: Tensor) -> AnyTensor:
+    _check_core("vecmat", "(n),(n,m)->(m)", a, b, lambda: (a.shape[-1], b.shape[-2]))
     return F.squeeze(F.matmul(F.unsqueeze(F.conj(a), -2), b), -2)
 
 
@@ -176,12 +202,17 @@ class Ufunc:
             tuple(map(dtypes.from_numpy, codes)) for codes in (loop[: self.nin], loop[self.nin :])
         )
 
+        if self.operation == "pow" and output_dtypes[0].category == dtypes.INTEGER:
+            compute = _integer_power
+        # An operation that is given a number computes in the dtype of its tensors.
+        is_uniform = len(set(input_dtypes)) == 1
+
         def convert_and_call(*values: Any) -> Any:
             like = next(x for x in values if isinstance(x, Tensor))
             operands = [
                 cast(x, input_dtype)
                 if isinstance(x, Tensor)
-                else _number(x, input_dtype, like, i in scalars, output_dtypes[0])
+                else _number(x, input_dtype, like, i in scalars and is_uniform, output_dtypes[0])
                 for i, (x, input_dtype) in enumerate(zip(values, input_dtypes, strict=True))
             ]
             result = compute(*operands)
@@ -224,14 +255,17 @@ class Ufunc:
         order: str = "K",
         subok: bool = True,
         signature: Any = None,
-        axis: Any = None,
-        axes: Any = None,
-        keepdims: bool = False,
+        **core: Any,
     ) -> Any:
         if signature is not None:
             raise TypeError(f"{self.__name__}(signature=...) is not implemented for tensors; use dtype=")
-        if self.ufunc.signature is not None:
-            inputs, back = _core_last(self.ufunc.signature, inputs, axis, axes, keepdims)
+        is_generalized = self.ufunc.signature is not None
+        allowed = {"axis", "axes", "keepdims"} if is_generalized else set()
+        unexpected = [*(["where"] if is_generalized and where is not True else []), *(set(core) - allowed)]
+        if unexpected:
+            raise TypeError(f"{self.__name__}() got an unexpected keyword argument '{unexpected[0]}'")
+        if is_generalized:
+            inputs, back = _core_last(self.__name__, self.ufunc.signature, inputs, **core)
         if where is not True:  # masked elements are replaced by ones, whose results are discarded
             mask = tensor_of(where)
             inputs = tuple(
@@ -239,10 +273,11 @@ class Ufunc:
                 for x in inputs
             )
         result = self._prepare_call(inputs, dtype)
-        if self.ufunc.signature is not None:
+        if is_generalized:
             result = back(result)
         if where is not True and out is None:
-            result = fill_masked(result, where, 0)
+            several = isinstance(result, tuple)
+            result = tuple(fill_masked(r, where, 0) for r in result) if several else fill_masked(result, where, 0)
         return write_out(result, out, casting, where)
 
     # -- methods --------------------------------------------------------------------------------------------------
@@ -392,14 +427,22 @@ def _number(x: Any, dtype: Any, like: Tensor, takes_numbers: bool, result: Any) 
     return x if takes_numbers and dtype.is_differentiable else F.full((), x, dtype=dtype, device=like._device.real)
 
 
-def _core_last(signature: str, inputs: Any, axis: Any, axes: Any, keepdims: bool) -> tuple[Any, Callable[..., Any]]:
+def _core_last(
+    name: str, signature: str, inputs: Any, axis: Any = None, axes: Any = None, keepdims: bool = False
+) -> tuple[Any, Callable[..., Any]]:
     """Move the core dims of a generalised ufunc's inputs last; return them and a function that undoes it."""
     core_in, core_out = (
         [part.count(",") + 1 if part.strip("() ") else 0 for part in side.strip().replace("),(", ")|(").split("|")]
         for side in signature.split("->")
     )
     tensors = tuple(tensor_of(x) for x in inputs)
+    if keepdims and (len(set(core_in)) > 1 or any(core_out)):
+        raise TypeError(f"{name} does not support keepdims: its operands have the core dimensions {signature}")
     if axis is not None:
+        if max(core_in) > 1 or any(core_out):
+            raise TypeError(
+                f"{name}: axis can only be used with a single shared core dimension, not with those of {signature}"
+            )
         axes = [(axis,) if core else () for core in (*core_in, *core_out)]
     if axes is None:
         if not keepdims:
