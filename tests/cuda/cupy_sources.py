@@ -19,7 +19,7 @@ import pytest
 from cupy.cuda import compiler
 
 import gradcore as gc
-from gradcore.backends.cupy.reductions import _DECLARED
+from gradcore.backends.cupy.reductions import _DECLARED, _FUNCTIONS_OF_SUMS
 
 
 def sources() -> list[tuple[str, str, tuple[str, ...]]]:
@@ -46,6 +46,10 @@ def sources() -> list[tuple[str, str, tuple[str, ...]]]:
     calls += [
         (functools.partial(backend.reduction_kernel(name), axis=axis), arrays[c])
         for name, c, arrays, axis in product(_DECLARED, "eE", (short, long), (0, 1))
+    ]
+    calls += [
+        (functools.partial(backend.sum_kernel(name, arrays[c]), axis=axis), arrays[c])
+        for name, c, arrays, axis in product(_FUNCTIONS_OF_SUMS, "eEfd", (short, long), (0, 1))
     ]
     for order, c, arrays, axis in product("<>", "eEfd", (short, long), (0, 1)):
         outputs = cupy.empty(arrays[c].shape[1 - axis], arrays[c].dtype), cupy.empty(arrays[c].shape[1 - axis], "q")

@@ -18,7 +18,7 @@ import pytest
 import gradcore
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
-from gradcore.backends.cupy.reductions import _DECLARED
+from gradcore.backends.cupy.reductions import _DECLARED, _FUNCTIONS_OF_SUMS
 
 CLASSES = "ReductionKernel", "ElementwiseKernel"
 
@@ -30,6 +30,7 @@ MAKERS: dict[str, list[tuple[Any, ...]]] = {
         (order, with_value, np.zeros(1, dtype)) for order in "<>" for with_value in (0, 1) for dtype in ("f4", "f8")
     ],
     "reduction_kernel": [(name,) for name in _DECLARED],
+    "sum_kernel": [(name, np.zeros(1, dtype)) for name in _FUNCTIONS_OF_SUMS for dtype in ("f4", "f8")],
 }
 
 

@@ -439,6 +439,51 @@ def test_launches_of_moments(device: str, dtype: Any) -> None:
         assert launches(call) == 2
 
 
+#: Reductions whose result and gradient are a few kernels: calls with the dims, and the launches of both.
+ROOTS: dict[str, tuple[Callable[..., Any], int, int]] = {
+    "norm": (lambda x, dim: gc.linalg.vector_norm(x, 2, dim), 1, 1),
+    "norm 1": (lambda x, dim: gc.linalg.vector_norm(x, 1, dim), 1, 1),
+    "norm 2.5": (lambda x, dim: gc.linalg.vector_norm(x, 2.5, dim), 3, 1),
+    "norm 0.5": (lambda x, dim: gc.linalg.vector_norm(x, 0.5, dim), 3, 1),
+    "norm inf": (lambda x, dim: gc.linalg.vector_norm(x, gc.inf, dim), 1, 19),
+    "logsumexp": (gc.logsumexp, 1, 1),
+    "var": (gc.var, 2, 2),
+    "std": (gc.std, 2, 2),
+}
+
+
+@pytest.mark.parametrize("fusion", [True, False])
+@pytest.mark.parametrize("name", ROOTS)
+def test_roots_and_logarithms_of_sums(device: str, name: str, fusion: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compare derivatives for rows of zeros, special numbers and layouts; halves whose squares are infinite."""
+    monkeypatch.setattr(config, "fusion", lambda: fusion)
+    rng = np.random.default_rng(0)
+    for dtype in (*DTYPES, gc.complex128):
+        x = drawn(rng, dtype, 6, 5, 8) if not dtype.is_complex else gc.complex(*drawn(rng, gc.float64, 2, 6, 5, 8))
+        special = x.clone()
+        special[0], special[1, 0, 0], special[2, 0, 0], special[3] = 0, gc.nan, gc.inf, -gc.inf
+        layouts = {
+            "dense": lambda x: x,
+            "strided": lambda x: x.permute(2, 0, 1).contiguous().permute(1, 2, 0)[::2, :, 1::3],
+            "repeated": lambda x: x[:, :1].expand(6, 5, 8),
+        }
+        values = [x, x * 250, *([] if dtype.is_complex else [special])]
+        for x, (layout, view), dim in itertools.product(values, layouts.items(), (0, -1, (0, 2), (0, 1, 2))):
+            call = lambda x, dim=dim: ROOTS[name][0](x, dim)  # noqa: E731
+            second = dtype is gc.float64 and x is values[0]
+            agree(*(with_gradients(call, view(x.to(d)), second=second) for d in (device, "cpu")), f"{dtype} {layout}")
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64], ids=str)
+@pytest.mark.parametrize("name", ROOTS)
+def test_launches_of_roots_and_logarithms_of_sums(device: str, name: str, dtype: Any) -> None:
+    call, forward, backward = ROOTS[name]
+    x = gc.full((30, 40), 0.5, dtype=dtype, device=device).requires_grad_()
+    assert launches(lambda: call(x, 1)) == forward
+    out = call(x, 1)
+    assert launches(lambda: gc.autograd.grad(out, x, gc.ones_like(out), retain_graph=True)) == backward + 1
+
+
 # -- resizing -----------------------------------------------------------------------------------------------------
 
 SIZES: dict[tuple[int, ...], list[tuple[int, ...]]] = {

@@ -13,7 +13,7 @@ from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.core import config
 from gradcore.core.typing import AnyArray
 
-__all__ = ["CudaFusion"]
+__all__ = ["CudaFusion", "fused_body"]
 
 _FLOAT32 = np.dtype("float32")
 
@@ -208,6 +208,15 @@ class CudaFusion(CudaKernels):
             return None
         functions = tuple([each.function for each in formulas])
         return self.fusion.run(f"{name}_backward", functions, formula, ("t", *values), operands, None, tuple(stored))
+
+
+def fused_body(name: str) -> Callable[..., Any]:
+    """Return the method that computes the body of an elementwise composite operation as one kernel."""
+
+    def kernel(self: CudaFusion, *operands: Any) -> Any:
+        return self.evaluate_formula(name, self.bodies[name], **dict(zip(_NAMES, operands, strict=False)))
+
+    return kernel
 
 
 def _call(name: str) -> Callable[..., tuple[Any]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradcore.backends.cupy.fusion import fused_body
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import Extremum, extremum_kernels, reductions
@@ -37,9 +38,39 @@ struct Extremum {
 };
 """
 
+#: The largest element so far, and the sum of the exponentials of all elements less it; 0 before the first element.
+_POWERS = """
+struct Powers {
+    %(type)s top, total;
+    __device__ Powers() : top(0), total(0) {}
+    __device__ Powers(%(type)s value) : top(value), total(1) {}
+    __device__ Powers(%(type)s top, %(type)s total) : top(top), total(total) {}
+    __device__ %(type)s total_for(%(type)s highest) const {
+        return top == highest ? total : total * exp(top - highest);  // Equal infinities have no difference.
+    }
+    __device__ Powers operator+(const Powers& other) const {
+        if (total == 0 || other.total == 0) return total == 0 ? other : *this;
+        const %(type)s highest = top < other.top ? other.top : top;
+        return Powers(highest, total_for(highest) + other.total_for(highest));
+    }
+};
+"""
+
+#: Functions of sums: the summand of an element, the result, the sum of no elements, its type and what declares it.
+_FUNCTIONS_OF_SUMS = {
+    "norm": ("%(type)s(element) * %(type)s(element)", "sqrt(a)", "0", "%(type)s", ""),
+    "logsumexp": ("Powers(element)", "log(a.total) + a.top", "", "Powers", _POWERS),
+}
+
 
 def _takes_floats(backend: Any, x: Array, dim: int, keepdim: bool = False) -> bool:
     return bool(x.ndim and backend.takes("reductions", x))
+
+
+def _takes_norm(backend: Any, x: Array, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> bool:
+    # The norm of all float32 or float64 elements is the root of a product by cuBLAS, which is faster.
+    is_kernel = ord == 2 and (axes is not None or keepdim)
+    return (is_kernel or x.dtype.itemsize == 2) and bool(backend.takes("reductions", x))
 
 
 def _takes_halves(backend: Any, x: Array, dims: Dims = None, keepdim: bool = False, dtype: Any = None) -> bool:
@@ -95,6 +126,32 @@ class CudaReductions(CudaKernels, Reductions):
                 reduce_type="float",
             )  # fmt: skip
         return kernel
+
+    def sum_kernel(self, name: str, like: Array) -> Any:
+        """Return the kernel of a function of sums, which are computed with the precision of the array `like`."""
+        computed = "double" if like.dtype.itemsize == 8 else "float"
+        kernel = self._reduction_kernels.get((name, computed))
+        if kernel is None:
+            element, result, none, summed, preamble = (text % {"type": computed} for text in _FUNCTIONS_OF_SUMS[name])
+            kernel = self._reduction_kernels[name, computed] = self.xp.ReductionKernel(
+                "T element", "T reached", element, "a + b", f"reached = {result}", none, f"gradcore_{name}",
+                reduce_type=summed, preamble=preamble,
+            )  # fmt: skip
+        return kernel
+
+    @kernel_for(_takes_norm)
+    def vector_norm(self, x: Array, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Array:
+        if ord != 2:  # Halves are converted, so that their sums neither overflow nor are rounded.
+            norm: Array = super().vector_norm(x.astype(np.float32), ord, axes, keepdim)  # type: ignore[misc]
+            return norm.astype(x.dtype)
+        return self.sum_kernel("norm", x)(x, axis=axes, keepdims=keepdim)
+
+    @kernel_for(lambda self, x, dims, keepdim: self.takes("reductions", x))
+    def logsumexp_over(self, x: Array, dims: Dims, keepdim: bool) -> Array:
+        return self.sum_kernel("logsumexp", x)(x, axis=dims, keepdims=keepdim)
+
+    logsumexp_backward, vector_norm_backward = fused_body("logsumexp_backward"), fused_body("vector_norm_backward")
+    var_backward = fused_body("var_backward")
 
     def extremum_kernel(self, order: str, with_value: bool, like: Array) -> Any:
         """Return the kernel that finds the index of the first extremum of each row, and its value if `with_value`."""

@@ -132,7 +132,7 @@ fused_rms_norm layer_norm layer_norm_backward local_response_norm native_layer_n
 """,
     "nn.recurrent": "gru_backward gru_sequence lstm_backward lstm_sequence rnn_backward rnn_sequence",
     "nn.softmax": """
-log_softmax log_softmax_backward logsumexp nn_log_softmax nn_softmax softmax softmax_backward softmin
+log_softmax log_softmax_backward logsumexp logsumexp_backward nn_log_softmax nn_softmax softmax softmax_backward softmin
 """,
     "products.addmm_activation": "activation_backward addmm_activation addmm_gelu addmm_relu product_and_sum",
     "products.collectives": """
@@ -161,14 +161,14 @@ masked_std masked_sum masked_var
 amax amin aminmax argmax argmin cummax cummin max max_all max_dim min min_all min_dim place same
 """,
     "reductions.norms": """
-cdist dist linalg_matrix_norm linalg_norm linalg_vector_norm norm nuclear_norm pdist renorm
+cdist dist linalg_matrix_norm linalg_norm linalg_vector_norm norm nuclear_norm pdist renorm vector_norm_backward
 """,
     "reductions.sorting": """
 _unique2 argsort bucketize is_in isin msort search searchsorted sort topk unique unique_consecutive unique_consecutive_
 """,
     "reductions.statistics": """
 corrcoef cov kthvalue median median_all median_dim mode nanmedian nanmedian_all nanmedian_dim nanquantile quantile std
-std_correction std_mean std_mean_correction var var_correction var_mean var_mean_correction
+std_correction std_mean std_mean_correction var var_backward var_correction var_mean var_mean_correction
 """,
     "reductions.sums": "all allclose any count_nonzero equal mean nanmean nansum prod prod_others sum",
     "shape.cat_split": """

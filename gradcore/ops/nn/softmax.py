@@ -16,24 +16,31 @@ from gradcore.ops.reductions.sums import run_accumulating
 # -- logsumexp --------------------------------------------------------------------------------------------------------
 
 
-def _weights(F, self, result, shape):
-    """Return the derivative of logsumexp: softmax, over one or several dims, which have the size 1 in `shape`."""
-    return F.exp(F.sub(self, F.reshape(result, shape)))
+def _weights(F, self, result):
+    """Return the derivative of logsumexp: softmax, over one or several dims, which have the size 1 in `result`."""
+    return F.exp(F.sub(self, result))
 
 
-def _logsumexp_backward(F, grad, self, result, dim):
+@composite(function=False, method=False)
+def logsumexp_backward(F, grad, self, result):
+    """Return the gradient of `logsumexp`; reduced dims have the size 1 in `grad` and `result`."""
+    return F.mul(F.conj(_weights(F, self, result)), grad)
+
+
+def _logsumexp_vjp(F, grad, self, result, dim):
     shape = keep_reduced_dims(self.shape, dim)
-    return F.mul(F.conj(_weights(F, self, result, shape)), F.reshape(grad, shape))
+    return F.logsumexp_backward(F.reshape(grad, shape), self, F.reshape(result, shape))
 
 
 @general(
-    _logsumexp_backward,
+    _logsumexp_vjp,
     aliases=("special.logsumexp",),
     samples=lambda: [
         case(floats(3, 4), 1), case(floats(3, 4), (0, 1), True), case(floats(), 0), case(floats(2, 1), -2),
         case(floats(3, 4, low=800, high=1200), 0),
     ],
     autocast="float32:cuda",
+    half_on_cuda="reductions",
 )  # fmt: skip
 def logsumexp(K, self, dim: Dims, keepdim: bool = False):
     """Compute ``log(sum(exp(self)))`` over `dim`, without overflow.
@@ -50,7 +57,8 @@ def logsumexp(K, self, dim: Dims, keepdim: bool = False):
 
 @logsumexp.jvp("self")
 def _(F, t, self, result, dim, keepdim):
-    return F.sum(t * _weights(F, self, result, keep_reduced_dims(self.shape, dim)), dim, keepdim)
+    result = F.reshape(result, keep_reduced_dims(self.shape, dim))
+    return F.sum(t * _weights(F, self, result), dim, keepdim)
 
 
 # -- softmax ----------------------------------------------------------------------------------------------------------

@@ -37,7 +37,13 @@ def _check_empty(x, ord, dim):
             )
 
 
-@general(path="linalg.vector_norm", method=False, samples=_vector_cases, autocast="float32:cuda")
+@general(
+    path="linalg.vector_norm",
+    method=False,
+    samples=_vector_cases,
+    autocast="float32:cuda",
+    half_on_cuda="reductions forward",
+)
 def linalg_vector_norm(K, self, ord: Scalar = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DType = None):
     """Compute ``sum(abs(self) ** ord) ** (1 / ord)`` over `dim` (all dims if None).
 
@@ -97,7 +103,16 @@ def _(F, grad, self, result, ord, dim):
     if ord == 0:
         return F.zeros_like(self)  # also where `grad` is not finite
     shape = keep_reduced_dims(self.shape, dim)
-    return _shared_direction(F, self, F.reshape(result, shape), ord, dim) * F.reshape(grad, shape)
+    grad, norm = F.reshape(grad, shape), F.reshape(result, shape)
+    if ord in (inf, -inf):
+        return _shared_direction(F, self, norm, ord, dim) * grad
+    return F.vector_norm_backward(grad, self, norm, ord)
+
+
+@composite(function=False, method=False)
+def vector_norm_backward(F, grad, self, norm, ord: Scalar):
+    """Return the gradient of norms of finite order; reduced dims have the size 1 in `grad` and `norm`."""
+    return _direction(F, self, norm, ord) * grad
 
 
 @linalg_vector_norm.jvp("self")

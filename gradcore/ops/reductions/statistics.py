@@ -24,11 +24,20 @@ def _scaled_distances(F, self, dim, correction):
     return (self - F.mean(self, dim, True)) * (2 / degrees if degrees > 0 else math.inf)
 
 
-def _var_vjp(F, grad, self, dim, correction):
+def _var_vjp(F, grad, self, root, dim, correction):
+    """Return the gradient of variances or, if `root` is not None, of their roots."""
+    degrees, shape = reduced_size(self.shape, dim) - correction, keep_reduced_dims(self.shape, dim)
+    root = None if root is None else F.reshape(root, shape)
+    factor = 2 / degrees if degrees > 0 else math.inf
+    return F.var_backward(F.reshape(grad, shape), self, F.mean(self, dim, True), root, factor)
+
+
+@composite(function=False, method=False)
+def var_backward(F, grad, self, mean, root, factor: float):
+    """Return the gradient of variances or, if `root` is not None, of their roots; reduced dims have the size 1."""
+    grad = grad if root is None else _divide_by_root(F, grad, root)
     # As `_scaled_distances`, but factors that many elements share are multiplied first.
-    degrees = reduced_size(self.shape, dim) - correction
-    scale = F.reshape(grad, keep_reduced_dims(self.shape, dim)) * (2 / degrees if degrees > 0 else math.inf)
-    return F.mul(F.sub(self, F.mean(self, dim, True)), scale)
+    return F.mul(F.sub(self, mean), grad * factor)
 
 
 def _var_jvp(F, t, self, dim, correction, keepdim):
@@ -37,7 +46,7 @@ def _var_jvp(F, t, self, dim, correction, keepdim):
 
 def _divide_by_root(F, t, root):
     """Compute ``t / (2 * root)``, the differential of a root; zero where the root is zero."""
-    return F.where(root == 0, F.zeros_like(t), t / (2 * root))
+    return F.where(root == 0, 0, t / (2 * root))
 
 
 def _mean_vjp(F, grad, self, dim):
@@ -105,10 +114,10 @@ _PARAMETERS = """
 
 #: The derivatives of the variance, alone and beside the mean: vjp, jvp, vjp, jvp. They do not read the result.
 _OF_VARIANCE = (
-    _var_vjp,
+    lambda F, grad, self, dim, correction: _var_vjp(F, grad, self, None, dim, correction),
     _var_jvp,
     lambda F, grads, self, dim, correction: _plus(
-        None if grads[0] is None else _var_vjp(F, grads[0], self, dim, correction),
+        None if grads[0] is None else _var_vjp(F, grads[0], self, None, dim, correction),
         None if grads[1] is None else _mean_vjp(F, grads[1], self, dim),
     ),
     lambda F, t, self, dim, correction, keepdim: (
@@ -118,12 +127,12 @@ _OF_VARIANCE = (
 
 #: The derivatives of the standard deviation, in the same order.
 _OF_ROOT = (
-    lambda F, grad, self, result, dim, correction: _var_vjp(F, _divide_by_root(F, grad, result), self, dim, correction),
+    lambda F, grad, self, result, dim, correction: _var_vjp(F, grad, self, result, dim, correction),
     lambda F, t, self, result, dim, correction, keepdim: _divide_by_root(
         F, _var_jvp(F, t, self, dim, correction, keepdim), result
     ),
     lambda F, grads, self, result, dim, correction: _plus(
-        None if grads[0] is None else _var_vjp(F, _divide_by_root(F, grads[0], result), self, dim, correction),
+        None if grads[0] is None else _var_vjp(F, grads[0], self, result, dim, correction),
         None if grads[1] is None else _mean_vjp(F, grads[1], self, dim),
     ),
     lambda F, t, self, result, dim, correction, keepdim: (
