@@ -418,8 +418,8 @@ tensor(-1.7570, dtype=torch.float64)
 
 eval_jacobi | x4
 Evaluate a Jacobi polynomial.
->>> special.eval_jacobi(3, 0.5, 1.5, 0.7)
-tensor(-0.2852, dtype=torch.float64)
+>>> special.eval_jacobi(3, 0.5, 1.5, 0.6)
+tensor(-0.5705, dtype=torch.float64)
 
 eval_laguerre | x2
 Evaluate a Laguerre polynomial.

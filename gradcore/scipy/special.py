@@ -171,29 +171,32 @@ def gdtrc(a: Any, b: Any, x: Any) -> Any:
 
 @_compose(2)
 def pdtr(k: Any, m: Any) -> Any:
-    return F.igammac(F.floor(k) + 1, m)
+    return F.where(m < 0, math.nan, F.igammac(F.floor(k) + 1, m))
 
 
 @_compose(2)
 def pdtrc(k: Any, m: Any) -> Any:
-    return F.igamma(F.floor(k) + 1, m)
+    return F.where(m < 0, math.nan, F.igamma(F.floor(k) + 1, m))
 
 
 @_compose(3)
 def fdtr(dfn: Any, dfd: Any, x: Any) -> Any:
-    return F.special_of_three(dfn / 2, dfd / 2, dfn * x / (dfn * x + dfd), "betainc")
+    probability = F.special_of_three(dfn / 2, dfd / 2, dfn * x / (dfn * x + dfd), "betainc")
+    return F.where((dfn > 0) & (dfd > 0) & (x >= 0), probability, math.nan)
 
 
 @_compose(3)
 def fdtrc(dfn: Any, dfd: Any, x: Any) -> Any:
-    return F.special_of_three(dfd / 2, dfn / 2, dfd / (dfn * x + dfd), "betainc")
+    probability = F.special_of_three(dfd / 2, dfn / 2, dfd / (dfn * x + dfd), "betainc")
+    return F.where((dfn > 0) & (dfd > 0) & (x >= 0), probability, math.nan)
 
 
 @_compose(3)
 def voigt_profile(x: Any, sigma: Any, gamma: Any) -> Any:
-    width = sigma * math.sqrt(2)
+    width = F.where(sigma == 0, 1, sigma) * math.sqrt(2)
     z = F.complex(x / width, gamma / width + 0 * x)
-    return F.real(F.special_of_one(z, "wofz")) / (width * math.sqrt(math.pi))
+    convolved = F.real(F.special_of_one(z, "wofz")) / (width * math.sqrt(math.pi))
+    return F.where(sigma == 0, gamma / (math.pi * (x * x + gamma * gamma)), convolved)
 
 
 def _shift_polynomial(name: str, of: str) -> Callable[..., Any]:
@@ -318,6 +321,8 @@ def multigammaln(a: Any, d: int) -> AnyTensor:
 def polygamma(n: int, x: Any) -> AnyTensor:
     """Return the n-th derivative of `digamma`, as `scipy.special.polygamma`, for a single order `n`."""
     (t,) = _numbers(x)
+    if n != int(n):
+        raise ValueError(f"the order of polygamma has to be an integer, not {n}")
     return F.digamma(t) if n == 0 else F.polygamma(int(n), t)
 
 

@@ -238,6 +238,21 @@ def test_complex_results_of_real_matrices() -> None:
         )
 
 
+@pytest.mark.parametrize("name", ["sqrtm", "logm", "fractional_matrix_power"])
+@pytest.mark.parametrize("seed", range(12))
+def test_negative_eigenvalues_have_the_principal_branch(name: str, seed: int) -> None:
+    """Rounding moves an eigenvalue of a real matrix to either side of the cut along the negative axis."""
+    basis = np.random.default_rng(seed).standard_normal((4, 4))
+    block = [[0.4, 1.1, 0, 0], [-1.1, 0.4, 0, 0], [0, 0, -0.7, 0], [0, 0, 0, 1.9]]
+    matrix = basis @ block @ np.linalg.inv(basis)
+    values, vectors = np.linalg.eig(matrix)
+    values = np.where(values.imag == 0, values.real, values) + 0j  # without the sign of zero
+    function = {"sqrtm": np.sqrt, "logm": np.log, "fractional_matrix_power": lambda x: x**0.3}[name]
+    expected = vectors @ np.diag(function(values)) @ np.linalg.inv(vectors)
+    args = (0.3,) if name == "fractional_matrix_power" else ()
+    np.testing.assert_allclose(getattr(linalg, name)(gc.tensor(matrix), *args).numpy(), expected, atol=1e-8)
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(TypeError, match="eigenvalues"):
         linalg.funm(gc.eye(2), gc.sin)

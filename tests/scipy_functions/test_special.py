@@ -284,6 +284,31 @@ def test_numbers_of_arguments_and_complex_numbers() -> None:
         special.gamma(gc.ones(2) * 1j)
 
 
+@pytest.mark.parametrize(
+    "name", ["legendre", "chebyt", "chebyu", "hermitenorm", "laguerre", "genlaguerre", "gegenbauer", "jacobi"]
+)
+@pytest.mark.parametrize("degree", [20, 60, 250])
+def test_polynomials_of_high_degree(name: str, degree: int) -> None:
+    """Degrees are tensors of floating-point numbers here, for which SciPy sums hypergeometric series that cancel."""
+    x = np.linspace(-0.9, 0.9, 7) * (3 if "laguerre" in name else 1)
+    further = {"genlaguerre": (0.5,), "gegenbauer": (0.7,), "jacobi": (0.3, 0.6)}.get(name, ())
+    expected = getattr(scipy.special, f"eval_{name}")(degree, *further, x)
+    found = getattr(special, f"eval_{name}")(degree, *further, gc.tensor(x))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+
+
+def test_parameters_out_of_range() -> None:
+    x = np.array([0.5, 1.5])
+    for name, values in (("fdtr", (-1.0, 2.0)), ("fdtrc", (2.0, 0.0)), ("voigt_profile", ())):
+        args = (*values, x) if values else (x, 0.0, 0.4)
+        expected = getattr(scipy.special, name)(*args)
+        given = (gc.tensor(a) if isinstance(a, np.ndarray) else a for a in args)
+        np.testing.assert_allclose(getattr(special, name)(*given).numpy(), expected)
+    assert special.pdtr(1, gc.tensor(-1.0)).isnan()
+    with pytest.raises(ValueError, match="has to be an integer"):
+        special.polygamma(1.5, gc.tensor(1.0))
+
+
 def test_zeta_of_one_argument_is_riemanns() -> None:
     x = gc.tensor([1.5, 3.0], dtype=gc.float64)
     np.testing.assert_allclose(special.zeta(x), scipy.special.zeta(x.numpy()))

@@ -87,6 +87,33 @@ def _densities() -> list[str]:
     return found
 
 
+@pytest.mark.parametrize("name", [name for name, each in {**CONTINUOUS, **DISCRETE}.items() if each.shapes])
+def test_shapes_that_are_not_valid(name: str) -> None:
+    """Where SciPy returns NaN for a shape parameter, so does every method, and neighbours keep their values."""
+    mine, theirs = {**CONTINUOUS, **DISCRETE}[name], getattr(scipy.stats, name)
+    methods = ("logpdf", "pdf") if name in CONTINUOUS else ("logpmf", "pmf")
+    if mine._cumulative is not None:
+        methods += PROBABILITIES
+    x = 1.1 if name in CONTINUOUS else 0.0 if name in ("bernoulli", "poisson") else 1.0
+    for position, changed in enumerate(mine.shapes):
+        shapes = [np.array(0.35 if each == "p" else 3.0) for each in mine.shapes]
+        shapes[position] = np.append(shapes[position], [1.4, -0.2] if changed == "p" else [-1.7, 0.0])
+        for method in methods:
+            if (name, method) == ("binom", "logcdf"):
+                continue  # SciPy returns 0 for a negative number of trials
+            with np.errstate(all="ignore"):
+                expected = getattr(theirs, method)(x, *shapes)
+            found = getattr(mine, method)(x, *map(gc.tensor, shapes)).numpy()
+            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=method)
+
+
+def test_moments_of_equal_numbers_are_nan() -> None:
+    x, y = gc.ones(5, dtype=gc.float64), gc.arange(5, dtype=gc.float64)
+    for result in (stats.skew(x), stats.kurtosis(x), stats.pearsonr(x, y).statistic, stats.hmean(y - 2)):
+        assert result.isnan()
+    assert stats.dirichlet.logpdf([0.5, 0.5], gc.tensor([1.0, 0.0])).isnan()
+
+
 @pytest.mark.parametrize("expression", [*expressions(CALLS), *_densities()])
 def test_values(expression: str) -> None:
     check_values(expression, "stats", arrays(), 1e-9)

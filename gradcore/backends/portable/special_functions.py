@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["SpecialFunctions"]
 
 
-#: Functions that take whole numbers first.
+#: Functions that take whole numbers first only.
 _WHOLE = ("eval_hermite", "eval_hermitenorm")
 
 
@@ -49,7 +49,8 @@ class SpecialFunctions:
         dtype = arrays[0].dtype
         if dtype.kind not in "fc":
             raise NotImplementedError(f"\"{name}\" not implemented for '{from_numpy(dtype).scalar_name}'")
-        if name in _WHOLE:
+        if name in _WHOLE or (name.startswith("eval_") and bool((arrays[0] == arrays[0].round()).all())):
+            # SciPy's recurrences for integers are exact where its hypergeometric functions for other degrees cancel.
             arrays = (arrays[0].astype("int64"), *arrays[1:])
         if self.has_special_function(name):
             return _choose_result(getattr(self.special, name), name, branch, arrays, dtype)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import cmath
 from typing import Any
 
 import numpy as np
 
 from gradcore import functional as F
+from gradcore.core.dtypes import finfo
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import common, tensor_of
 from gradcore.scipy.conversion import floating
@@ -66,6 +68,17 @@ def _complex_where_needed(A: Any) -> AnyTensor:
     return F.to(matrix, matrix.dtype.to_complex()) if bool(np.any(on_axis & (values.real < 0))) else matrix
 
 
+def _principal_root(A: Any) -> AnyTensor:
+    """Return the principal square root of matrices, with roots above the real axis for negative eigenvalues."""
+    matrix = _complex_where_needed(A)
+    if not F.is_complex(matrix) or F.is_complex(tensor_of(A)):
+        return F.matrix_sqrt(matrix)
+    # The negative axis is the cut of the root, and rounding puts eigenvalues on either side of it. So the matrix is
+    # turned by a small angle before, and its root is turned back.
+    angle = finfo(matrix.dtype).eps ** (2 / 3)
+    return F.matrix_sqrt(matrix * cmath.exp(-1j * angle)) * cmath.exp(0.5j * angle)
+
+
 def sqrtm(A: Any) -> AnyTensor:
     """Return the principal square root of matrices, complex where an eigenvalue is negative.
 
@@ -76,7 +89,7 @@ def sqrtm(A: Any) -> AnyTensor:
     tensor([[2., 0.],
             [0., 3.]], dtype=torch.float64)
     """
-    return F.matrix_sqrt(_complex_where_needed(number_as_matrix(tensor_of(A))))
+    return _principal_root(number_as_matrix(tensor_of(A)))
 
 
 def logm(A: Any) -> AnyTensor:
@@ -92,7 +105,7 @@ def logm(A: Any) -> AnyTensor:
     matrix = _complex_where_needed(A)
     if F.is_complex(matrix) and not F.is_complex(tensor_of(A)):
         # The root's eigenvalues are not on the negative axis, where the logarithm has its cut.
-        return 2 * F.matrix_log(F.matrix_sqrt(matrix))
+        return 2 * F.matrix_log(_principal_root(A))
     return F.matrix_log(matrix)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 from gradcore import functional as F
+from gradcore.core.dtypes import finfo
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axes_of, cast, dtype_of, inexact
 from gradcore.scipy.conversion import floating, logarithm, promote_arguments
@@ -33,6 +34,13 @@ def _central(x: AnyTensor, order: int, dims: tuple[int, ...], keepdims: bool = F
 
 def _std(x: AnyTensor, dims: tuple[int, ...], n: int, ddof: int, keepdims: bool = False) -> AnyTensor:
     return F.sqrt(_central(x, 2, dims, keepdims) * (n / (n - ddof)))
+
+
+def _standardized(x: AnyTensor, order: int, dims: tuple[int, ...], keepdims: bool) -> AnyTensor:
+    """Return a central moment divided by that power of the standard deviation; NaN for samples that are all equal."""
+    variance, mean = _central(x, 2, dims, keepdims), F.mean(x, dims, keepdims)
+    is_constant = variance <= (finfo(x.dtype).eps * mean) ** 2
+    return F.where(is_constant, math.nan, _central(x, order, dims, keepdims) / variance ** (order / 2))
 
 
 def moment(
@@ -64,7 +72,7 @@ def skew(
     tensor(0.6872)
     """
     x, dims, n = _prepare(a, axis, nan_policy)
-    result = _central(x, 3, dims, keepdims) / _central(x, 2, dims, keepdims) ** 1.5
+    result = _standardized(x, 3, dims, keepdims)
     return result if bias or n < 3 else result * (math.sqrt(n * (n - 1)) / (n - 2))
 
 
@@ -81,7 +89,7 @@ def kurtosis(
     tensor(-1.)
     """
     x, dims, n = _prepare(a, axis, nan_policy)
-    result = _central(x, 4, dims, keepdims) / _central(x, 2, dims, keepdims) ** 2
+    result = _standardized(x, 4, dims, keepdims)
     if not bias and n > 3:
         result = ((n * n - 1) * result - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
     return result - 3 if fisher else result
@@ -205,7 +213,8 @@ def hmean(
     tensor(1.7143)
     """
     x, dims, _ = _prepare(a, axis, nan_policy)
-    return 1 / _mean(1 / _cast_to(x, dtype), weights, dims, keepdims)
+    x = _cast_to(x, dtype)
+    return 1 / _mean(1 / F.where(x < 0, math.nan, x), weights, dims, keepdims)
 
 
 def pmean(
@@ -223,7 +232,8 @@ def pmean(
     if p == 0:
         return gmean(a, axis, dtype, weights, nan_policy=nan_policy, keepdims=keepdims)
     x, dims, _ = _prepare(a, axis, nan_policy)
-    return _mean(_cast_to(x, dtype) ** p, weights, dims, keepdims) ** (1 / p)
+    x = _cast_to(x, dtype)
+    return _mean(F.where(x < 0, math.nan, x) ** p, weights, dims, keepdims) ** (1 / p)
 
 
 def _cast_to(x: AnyTensor, dtype: Any) -> AnyTensor:
@@ -276,9 +286,10 @@ def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = No
     x, dims, n = _prepare(x, axis)
     if n < 2:
         raise ValueError("`x` and `y` must have length at least 2.")
+    is_constant = (F.amax(x, dims) == F.amin(x, dims)) | (F.amax(y, dims) == F.amin(y, dims))
     x, y = (t - F.mean(t, dims, True) for t in (x, y))
     result = F.sum(x * y, dims) / F.sqrt(F.sum(x * x, dims) * F.sum(y * y, dims))
-    result = F.clamp(result, -1, 1)
+    result = F.where(is_constant, math.nan, F.clamp(result, -1, 1))
     half = F.zeros_like(result) + (n / 2 - 1)
     pvalue = 2 * F.special_of_three(half, half, (1 - F.abs(result)) / 2, "betainc") if n > 2 else F.ones_like(result)
     return PearsonRResult(result, pvalue)

@@ -75,6 +75,13 @@ def _to_host(value: ArrayLike) -> ArrayLike:
 class _Probabilities(_Samples):
     """The methods that a distribution of numbers derives from its distribution function."""
 
+    def _mark_invalid(self, values: ArrayLike, shapes: list[ArrayLike], *scale: ArrayLike) -> ArrayLike:
+        """Return `values` with NaN where a shape parameter, or the scale, is outside of its range."""
+        checks = [_VALID[self.name](*shapes)] if self.name in _VALID else [shape > 0 for shape in shapes]
+        for is_valid in (*checks, *(each > 0 for each in scale)):
+            values = F.where(is_valid, values, math.nan)
+        return values
+
     def cdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the distribution function."""
         raise NotImplementedError
@@ -152,7 +159,7 @@ class ContinuousDistribution(_Probabilities):
         outside = _union(below, above)
         if outside is not None:
             density = F.where(outside, -math.inf, density)
-        return F.where(scale > 0, density, math.nan)
+        return self._mark_invalid(density, shapes, scale)
 
     def pdf(self, x: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the density."""
@@ -191,7 +198,7 @@ class ContinuousDistribution(_Probabilities):
         for outside, limit in zip((below, above), limits, strict=True):
             if outside is not None:
                 probability = F.where(outside, limit, probability)
-        return F.where(scale > 0, probability, math.nan)
+        return self._mark_invalid(probability, shapes, scale)
 
 
 class DiscreteDistribution(_Probabilities):
@@ -225,7 +232,7 @@ class DiscreteDistribution(_Probabilities):
         if high is not None:
             outside = outside | (k > high)
         k = F.where(outside, low, k)
-        return F.where(outside, -math.inf, self._log_mass(k, *shapes))
+        return self._mark_invalid(F.where(outside, -math.inf, self._log_mass(k, *shapes)), shapes)
 
     def pmf(self, k: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the probability."""
@@ -248,7 +255,8 @@ class DiscreteDistribution(_Probabilities):
         below = k < low
         above = F.isposinf(k) if high is None else k >= high
         inner = F.where(below | above, low, k)
-        return F.where(below, limits[0], F.where(above, limits[1], formula(inner, *shapes)))
+        probability = F.where(below, limits[0], F.where(above, limits[1], formula(inner, *shapes)))
+        return self._mark_invalid(probability, shapes)
 
 
 def _everywhere(*shapes: ArrayLike) -> tuple[None, None]:
@@ -317,6 +325,16 @@ def _skewnorm(x: ArrayLike, a: ArrayLike) -> ArrayLike:
 
 _ROOT_2 = math.sqrt(2)
 
+#: Where the shape parameters of a distribution are valid, unless all have to be positive.
+_VALID: dict[str, Formula] = {
+    "skewnorm": lambda a: F.isfinite(a),
+    "poisson": lambda mu: mu >= 0,
+    "bernoulli": lambda p: (p >= 0) & (p <= 1),
+    "binom": lambda n, p: (n >= 0) & (n == F.floor(n)) & (p >= 0) & (p <= 1),
+    "geom": lambda p: (p > 0) & (p <= 1),
+    "nbinom": lambda n, p: (n > 0) & (p > 0) & (p <= 1),
+}
+
 #: Name, shape parameters, log density, distribution function and support of each distribution.
 _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
     ("norm", "", lambda x: -x * x / 2 - _LOG_ROOT, lambda x: F.ndtr(x), _everywhere),
@@ -325,7 +343,8 @@ _TABLE: list[tuple[str, str, Formula, Formula | None, Support]] = [
     ("gamma", "a", _gamma, lambda x, a: F.igamma(a, x), _positive),
     ("beta", "a b", _beta, lambda x, a, b: F.special_of_three(a, b, x, "betainc"), _unit),
     ("t", "df", _t, lambda x, df: F.special_of_two(df, x, "stdtr"), _everywhere),
-    ("cauchy", "", lambda x: -math.log(math.pi) - F.log1p(x * x), lambda x: 0.5 + F.atan(x) / math.pi, _everywhere),
+    ("cauchy", "", lambda x: -math.log(math.pi) - F.log1p(x * x),
+     lambda x: F.atan2(F.ones_like(x), -x) / math.pi, _everywhere),
     ("laplace", "", lambda x: -F.abs(x) - math.log(2),
      lambda x: F.where(x > 0, 1 - F.exp(-F.abs(x)) / 2, F.exp(-F.abs(x)) / 2), _everywhere),
     ("logistic", "", lambda x: F.logsigmoid(x) + F.logsigmoid(-x), lambda x: F.sigmoid(x), _everywhere),
@@ -519,7 +538,8 @@ class _Dirichlet(_Samples):
         if x.shape[0] + 1 == alpha.shape[0]:
             x = F.cat([x, F.unsqueeze(1 - F.sum(x, (0,)), 0)], 0)
         shaped = F.reshape(alpha, (-1,) + (1,) * (x.ndim - 1))
-        return F.sum(F.xlogy(shaped - 1, x), (0,)) + F.lgamma(F.sum(alpha)) - F.sum(F.lgamma(alpha))
+        density = F.sum(F.xlogy(shaped - 1, x), (0,)) + F.lgamma(F.sum(alpha)) - F.sum(F.lgamma(alpha))
+        return F.where(F.all(alpha > 0), density, math.nan)
 
     def pdf(self, x: ArrayLike, alpha: ArrayLike) -> AnyTensor:
         """Return the density."""
