@@ -254,6 +254,12 @@ def test_negative_eigenvalues_have_the_principal_branch(name: str, seed: int) ->
 
 
 def test_what_is_refused() -> None:
+    with pytest.raises(ValueError, match="square matrices"):
+        linalg.solve_sylvester(gc.ones(4, 0), gc.eye(4), gc.eye(4))
+    with pytest.raises(ValueError, match="corresponding sizes"):
+        linalg.solve_continuous_lyapunov(gc.eye(4), gc.ones(4, 0))
+    with pytest.raises(ValueError, match="expected square"):
+        linalg.pinvh(gc.ones(4, 1))
     with pytest.raises(TypeError, match="eigenvalues"):
         linalg.funm(gc.eye(2), gc.sin)
     with pytest.raises(RuntimeError, match="the rank is 1 of 2"):

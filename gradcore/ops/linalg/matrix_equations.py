@@ -27,6 +27,11 @@ def sylvester_solved(K, A, B, Q):
     """Return the solution of ``A @ X + X @ B = Q``."""
     for matrix in (A, B, Q):
         check_floating("solve_sylvester", matrix)
+    shapes = [tuple(matrix.shape) for matrix in (A, B, Q)]
+    if min(map(len, shapes)) < 2 or any(m != n for *_, m, n in shapes[:2]):
+        raise ValueError(f"solve_sylvester() takes square matrices a and b, but their shapes are {shapes[:2]}")
+    if shapes[2][-2:] != (shapes[0][-1], shapes[1][-1]):
+        raise ValueError(f"solve_sylvester() takes a, b and q of corresponding sizes, but their shapes are {shapes}")
     return K.solve_sylvester(A, B, Q)
 
 

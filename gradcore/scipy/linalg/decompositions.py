@@ -138,7 +138,10 @@ def pinvh(
     tensor([[0.5000, 0.0000],
             [0.0000, 0.0000]], dtype=torch.float64)
     """
-    A = hermitian_of(check_matrix(a, check_finite), lower)
+    A = check_matrix(a, check_finite, 2)
+    if A.shape[-1] != A.shape[-2]:
+        raise ValueError('expected square "a" matrix')
+    A = hermitian_of(A, lower)
     sizes = F.abs(F.linalg_eigvalsh(A.detach()))
     rtol = A.shape[-1] * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
     bound = (atol or 0.0) + rtol * (float(sizes.max()) if sizes.numel() else 0.0)

@@ -68,7 +68,7 @@ def _complex_where_needed(A: Any) -> AnyTensor:
     return F.to(matrix, matrix.dtype.to_complex()) if bool(np.any(on_axis & (values.real < 0))) else matrix
 
 
-def _principal_root(A: Any) -> AnyTensor:
+def _principal_root(A: AnyTensor) -> AnyTensor:
     """Return the principal square root of matrices, with roots above the real axis for negative eigenvalues."""
     matrix = _complex_where_needed(A)
     if not F.is_complex(matrix) or F.is_complex(tensor_of(A)):

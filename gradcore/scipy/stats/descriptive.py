@@ -36,7 +36,7 @@ def _std(x: AnyTensor, dims: tuple[int, ...], n: int, ddof: int, keepdims: bool 
     return F.sqrt(_central(x, 2, dims, keepdims) * (n / (n - ddof)))
 
 
-def _standardized(x: AnyTensor, order: int, dims: tuple[int, ...], keepdims: bool) -> AnyTensor:
+def _divide_by_deviation(x: AnyTensor, order: int, dims: tuple[int, ...], keepdims: bool) -> AnyTensor:
     """Return a central moment divided by that power of the standard deviation; NaN for samples that are all equal."""
     variance, mean = _central(x, 2, dims, keepdims), F.mean(x, dims, keepdims)
     is_constant = variance <= (finfo(x.dtype).eps * mean) ** 2
@@ -72,7 +72,7 @@ def skew(
     tensor(0.6872)
     """
     x, dims, n = _prepare(a, axis, nan_policy)
-    result = _standardized(x, 3, dims, keepdims)
+    result = _divide_by_deviation(x, 3, dims, keepdims)
     return result if bias or n < 3 else result * (math.sqrt(n * (n - 1)) / (n - 2))
 
 
@@ -89,7 +89,7 @@ def kurtosis(
     tensor(-1.)
     """
     x, dims, n = _prepare(a, axis, nan_policy)
-    result = _standardized(x, 4, dims, keepdims)
+    result = _divide_by_deviation(x, 4, dims, keepdims)
     if not bias and n > 3:
         result = ((n * n - 1) * result - 3 * (n - 1) ** 2) / ((n - 2) * (n - 3)) + 3
     return result - 3 if fisher else result
