@@ -125,7 +125,10 @@ class State:
         """
         traceback = error.__traceback__
         if traceback is None or traceback.tb_next or not str(error).startswith("cannot enter context"):
-            raise error
+            try:
+                raise error
+            finally:  # This frame is in the traceback of the error: both would keep each other alive.
+                del error, traceback
         setattr(self, name, _silent_context())
         return getattr(self, name)  # type: ignore[no-any-return]
 

@@ -31,7 +31,7 @@ they check and save::
     except ValueError as error:
         raise shape_error((a0, a1)) or error from None
     except kernel_errors as error:
-        raise kernel_error(op, (a0, a1), error) from error
+        raise kernel_error(op, (a0, a1), error)  # noqa: B904  (its cause is set)
     except RuntimeError as error:
         enter = state.reenter(error)
         array = enter(run, x0, x1)
@@ -144,10 +144,9 @@ def source_of(op: Op) -> list[str]:
     if op.kind == "composite":
         result = f"body(functional, *{call})" if len(op.names) > 6 else f"body(functional, {call[1:-1]})"
         result = result if op.output_type is None else f"output_type(*{result})"
-        refused = ["said = body_error(op, args, error)", "if said is error:", "    raise", "raise said from None"]
         return [
-            *lines, "try:", f"    return {result}", "except body_errors as error:", f"    args = {call}",
-            *(f"    {line}" for line in refused),
+            *lines, "try:", f"    return {result}", "except body_errors as error:",
+            f"    raise body_error(op, {call}, error)",
         ]  # fmt: skip
     lines += [*_emit_operands(op, first, leave), *_emit_result(op, first)]
     result = "out" if is_single(op) else "tuple(outs)" if op.output_type is None else "output_type(*outs)"
@@ -303,7 +302,7 @@ def _emit_result(op: Op, first: int) -> Iterator[str]:
         yield from ("try:", f"    {line}")
         if op.kind == "elementwise" and len(op.tensors) > 1:
             yield from ("except ValueError as error:", f"    raise shape_error({tensors}) or error from None")
-        yield from ("except kernel_errors as error:", f"    raise kernel_error(op, {tensors}, error) from error")
+        yield from ("except kernel_errors as error:", f"    raise kernel_error(op, {tensors}, error)")
         yield from ("except RuntimeError as error:", "    enter = state.reenter(error)")
         yield f"    {line.replace('state.enter', 'enter')}"
     settings = tuple_of(raw[1:])

@@ -136,7 +136,7 @@ def _call(op: Op, args: tuple[Any, ...], state: State) -> Any:
         else:
             results = state.run(device.kernels[op.kernel], *raw)
     except KERNEL_ERRORS as error:
-        raise kernel_error(op, tensors, error) from error
+        raise kernel_error(op, tensors, error)  # noqa: B904  (its cause is set)
     return make_outputs(op, args, tensors, edges, device, results, needs_node and bool(state.mode & GRAD), state)
 
 
@@ -258,7 +258,7 @@ def elementwise(op: Op, args: tuple[Any, ...], state: State) -> Any:
     except ValueError as error:
         raise shape_error(tensors) or error from None
     except KERNEL_ERRORS as error:
-        raise kernel_error(op, tensors, error) from error
+        raise kernel_error(op, tensors, error)  # noqa: B904  (its cause is set)
     if result_type is not None and result.dtype != result_type.numpy:
         result = state.run(device.kernels["astype"], device.kernels["asarray"](result), result_type.numpy)
     out = wrap(result, device, result_type)
@@ -324,8 +324,5 @@ def _composite(op: Op, args: tuple[Any, ...], state: State) -> Any:
     try:
         results = op.body(functional, *args)  # type: ignore[misc]
     except BODY_ERRORS as error:
-        user_error = body_error(op, args, error)
-        if user_error is error:
-            raise
-        raise user_error from None
+        raise body_error(op, args, error)  # noqa: B904  (its context is set)
     return results if op.output_type is None else op.output_type(*results)

@@ -171,11 +171,19 @@ _TOO_LARGE = ("array is too big", "Maximum allowed dimension", "iterator is too 
 
 
 def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
-    """Return the error that PyTorch raises in place of an array library's `error`; return gradcore's own unchanged.
+    """Return the error to raise for an `error` of a kernel, which is the cause if another error takes its place.
 
-    A `MemoryError` is raised at once, as `OutOfMemoryError`.
+    Errors of array libraries become those that PyTorch raises; gradcore's own are returned unchanged. A `MemoryError`
+    is raised at once, as `OutOfMemoryError`.
     """
     raise_if_out_of_memory(error, op.path)
+    replacement = _replace_error(op, args, error)
+    if replacement is not error:  # An error that is its own cause would keep its frames, and their arrays, alive.
+        replacement.__cause__ = error
+    return replacement
+
+
+def _replace_error(op: Op, args: Sequence[object], error: Exception) -> Exception:
     if _UNFIT_SHAPES.match(str(error)):
         return _unfit_shapes(op, args)
     if str(error).startswith(_TOO_LARGE):
@@ -190,11 +198,19 @@ def kernel_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
 def body_error(op: Op, args: Sequence[Any], error: Exception) -> Exception:
     """Return the error to raise for an `error` of a composite's body, in terms of the user's function and arguments.
 
-    A `MemoryError` is raised at once, as `OutOfMemoryError`.
+    A `MemoryError` is raised at once, as `OutOfMemoryError`. The caller keeps the result in no variable: as its
+    frame is in the traceback, both would keep each other alive, and the arrays of all frames with them.
     """
     if isinstance(error, MemoryError):
         raise_if_out_of_memory(error, op.path)
         return error
+    replacement = _name_arguments(op, args, error)
+    if replacement is not error:
+        replacement.__suppress_context__ = True
+    return replacement
+
+
+def _name_arguments(op: Op, args: Sequence[Any], error: Exception) -> Exception:
     text = str(error)
     match = _NAMED.match(text)
     inner = OPS.get(match[1]) if match else None
@@ -228,7 +244,7 @@ def _element_error(op: Op, position: int, values: Sequence[Any], wrong: int) -> 
     )
 
 
-def _unfit_shapes(op: Op, args: Sequence[Any]) -> Exception:
+def _unfit_shapes(op: Op, args: Sequence[object]) -> Exception:
     shapes = ", ".join(str(list(t._array.shape)) for t in args if isinstance(t, Variable))
     return OutOfBoundsError(f"{op.path.rpartition('.')[2]}(): tensors of shapes {shapes} do not fit")
 

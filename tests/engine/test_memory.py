@@ -260,3 +260,40 @@ def test_results_of_a_call_that_a_saved_tensors_hook_ended_are_not_kept():
     with gc.autograd.graph.saved_tensors_hooks(lambda t: 1 / 0, lambda t: t), pytest.raises(ZeroDivisionError):
         Saving.apply(gc.ones(2, requires_grad=True))
     assert made[0]() is None
+
+
+#: Calls of a matrix that fail: in a kernel, in a body of other operations, before either, and in backward.
+FAILING = {
+    "cholesky": lambda x: gc.linalg.cholesky(-x),
+    "cross_entropy": lambda x: gc.nn.functional.cross_entropy(x, gc.full((3,), 7)),
+    "elementwise": lambda x: x + gc.ones(5),
+    "gather": lambda x: x.gather(0, gc.full((3, 3), 7)),
+    "in place": lambda x: x.add_(gc.ones(5)),
+    "index": lambda x: x[gc.tensor([7])],
+    "linear": lambda x: gc.nn.functional.linear(x, gc.ones(5, 5)),
+    "matmul": lambda x: x @ gc.ones(5, 5),
+    "no kernel": lambda x: gc.linalg.inv(x.bool()),
+    "no memory": lambda x: x.new_zeros(1).expand(1 << 46) * 2,
+    "norm": lambda x: gc.linalg.vector_norm(x.long()),
+    "vmap": lambda x: gc.vmap(gc.linalg.cholesky)(-x[None]),
+    "backward": lambda x: Failing.apply(x).sum().backward(),
+}
+
+
+@pytest.mark.parametrize("traceback", ["short", "full"])
+@pytest.mark.parametrize("name", FAILING)
+def test_errors_keep_nothing_alive(name, traceback):
+    before = gc.get_traceback()
+    gc.set_traceback(traceback)
+    x = gc.eye(3).requires_grad_(name == "backward")
+    alive = weakref.ref(x)
+    failed = False
+    try:
+        FAILING[name](x)
+    except Exception:
+        failed = True
+    finally:
+        gc.set_traceback(before)
+    del x
+    assert failed
+    assert alive() is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc as collector
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -256,6 +257,32 @@ def test_each_call_that_fails(fail_at: Callable[[int, int], None], made: Callabl
         assert gc.equal(run().cpu(), expected), f"after a failure of call {n}"
     assert n < MOST - 1
     assert bool(failed) == (kind != "allocation")
+
+
+@pytest.mark.parametrize("made", [algebra, in_place])
+@pytest.mark.filterwarnings("ignore")
+def test_an_error_keeps_no_memory(fail_at: Callable[[int, int], None], made: Callable[[], Any]) -> None:
+    """What a failed call has allocated is free once the error has been handled, also if no collector runs."""
+    run, _ = made()
+    run()
+    collector.collect()
+    collector.disable()
+    try:
+        before = gc.cuda.memory_allocated()
+        for n in range(1, MOST):
+            fail_at(KINDS["memory"], n)
+            failed = False
+            try:
+                run()
+            except gc.OutOfMemoryError:
+                failed = True
+            fail_at(KINDS["memory"], 0)
+            assert gc.cuda.memory_allocated() == before, f"after a failure of call {n}"
+            if not failed:
+                break
+        assert 1 < n < MOST - 1
+    finally:
+        collector.enable()
 
 
 def test_memory_for_the_random_numbers_of_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
