@@ -110,8 +110,7 @@ class SpecializationWriter:
         }  # fmt: skip
         shown = [program for program in programs if program.calls]
         runs = [self.runnable(program) for program in shown]
-        numbers = [i for i, program in enumerate(programs) if program.calls]
-        self.script.scope |= {f"program{i}": run for i, run in zip(numbers, runs, strict=True)}
+        self.script.scope |= {f"program{programs.index(p)}": run for p, run in zip(shown, runs, strict=True)}
         names = ["program"] if len(shown) == 1 else [f"part {i + 1}" for i in range(len(shown))]
         if half is not None:
             shown, names, runs = [*shown, backward], [*names, "backward"], [*runs, half.run]

@@ -324,8 +324,8 @@ def set_names(function: Any, op: Op, name: str, method: bool) -> Callable[..., A
     function.__name__ = name
     function.__qualname__ = f"Tensor.{name}" if method else name
     function.__doc__ = docstring(op, method)
-    if not method:  # `compiler` recognizes a function by the name of its code, which the first call replaces
-        function.__code__ = function.__code__.replace(co_name=name, co_qualname=name)
+    # `compiler` recognizes a function by the name of its code, which the first call replaces.
+    function.__code__ = function.__code__.replace(co_name=name, co_qualname=function.__qualname__)
     where = op.path.rpartition(".")[0]
     function.__module__ = f"gradcore.{where}" if where and not method else "gradcore"  # where pickle finds it
     return function  # type: ignore[no-any-return]

@@ -49,9 +49,10 @@ def _operator(names: tuple[str, str]) -> Function:
             return _hand_over_or_decline(op.name, args[:2])  # without defaults
         return general(op, (args[0], other, *args[2:]))
 
-    call = dispatch.make_function(op, method=True, general=call_with_operand)
+    call: Any = dispatch.make_function(op, method=True, general=call_with_operand)
     call.__name__, call.__qualname__ = name, f"Tensor.{name}"
-    return call
+    call.__code__ = call.__code__.replace(co_name=name, co_qualname=call.__qualname__)
+    return call  # type: ignore[no-any-return]
 
 
 def _reflected_operator(names: tuple[str, str]) -> Function:

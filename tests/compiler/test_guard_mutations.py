@@ -6,8 +6,10 @@ import abc
 import ast
 import builtins
 import functools
+import importlib
 import itertools
 import linecache
+import math
 import re
 import sys
 import types
@@ -27,6 +29,7 @@ from gradcore.compiler.capture import guards, library_guards, tensor_guards
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.function import CompiledFunction
 from gradcore.nn import functional
+from gradcore.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from gradcore.utils.checkpoint import checkpoint, set_checkpoint_early_stop
 
 SCALE = 2.0
@@ -424,7 +427,7 @@ def inside_grad() -> Case:
     return Case(lambda: w * 2, tuple, within=lambda call: gc.func.grad(lambda v: (v * call()).sum())(gc.ones(3)))
 
 
-def hooked_step() -> Case:
+def hooked_step(register: Callable[..., Any] | None = None) -> Case:
     w, scale = gc.ones(1, requires_grad=True), [1.0]
     own = gc.optim.SGD([w], lr=0.5)
 
@@ -432,7 +435,11 @@ def hooked_step() -> Case:
         own.step()
         return x * scale[0]
 
-    return Case(step, change=lambda stack: own.register_step_post_hook(lambda *args: scale.append(scale.pop() + 1)))
+    def change(stack: ExitStack) -> None:
+        hook = (register or own.register_step_post_hook)(lambda *args: scale.append(scale.pop() + 1))
+        stack.callback(hook.remove)
+
+    return Case(step, change=change)
 
 
 def validating() -> Case:
@@ -514,6 +521,8 @@ STATES: list[Callable[[], Case]] = [
     lambda: Case(lambda x: (x * 2, gc.get_num_threads()), change=restored(gc.set_num_threads, 3, gc.get_num_threads())),
     inside_grad,
     hooked_step,
+    lambda: hooked_step(register_optimizer_step_pre_hook),
+    lambda: hooked_step(register_optimizer_step_post_hook),
     checkpointing,
     validating,
 ]
@@ -570,15 +579,104 @@ def elements_case(values: Any, change: Callable[[Any], Any], read: Callable[[Any
     return Case(lambda x: x * read(values), change=lambda stack: change(values))
 
 
-def replaced_case(owner: Any, name: str, function: Callable[[Any], Any]) -> Case:
-    """Return a case in which a function of the library is replaced."""
+def replaced_case(owner: Any, name: str, function: Callable[[Any], Any], value: Any = None, **named: Any) -> Case:
+    """Return a case in which an attribute of trusted code is replaced or added, by default a function."""
+    new = (lambda *args: gc.mul(args[-1], 7)) if value is None else value
 
     def change(stack: ExitStack) -> None:
         saved = vars(owner).get(name)
         stack.callback(lambda: delattr(owner, name) if saved is None else setattr(owner, name, saved))
-        setattr(owner, name, lambda *args: gc.mul(args[-1], 7))
+        setattr(owner, name, new)
 
-    return Case(function, change=change)
+    return Case(function, change=change, **named)
+
+
+def parameter() -> tuple[gc.Tensor, ...]:
+    return (nn.Parameter(gc.ones(3)),)
+
+
+def late_of_math(x: gc.Tensor) -> gc.Tensor:
+    try:
+        return x * math.late  # type: ignore[attr-defined]
+    except AttributeError:
+        return x
+
+
+def late_of_tensors(x: gc.Tensor) -> gc.Tensor:
+    try:
+        return x * x.late
+    except AttributeError:
+        return x
+
+
+def module_name_case() -> Case:
+    """Return a case in which the name of a library's class changes."""
+
+    def change(stack: ExitStack) -> None:
+        stack.callback(setattr, nn.Tanh, "__name__", "Tanh")
+        nn.Tanh.__name__ = "Renamed"
+
+    layer = nn.Tanh()
+    return Case(lambda x: x * len(type(layer).__name__), change=change)
+
+
+def importing(x: gc.Tensor) -> gc.Tensor:
+    import cmath
+
+    return x * cmath.pi
+
+
+def importing_other(name: str, *args: Any) -> Any:
+    return types.SimpleNamespace(pi=3.0) if name == "cmath" else importlib.__import__(name, *args)
+
+
+def replace_module(stack: ExitStack, name: str, module: Any) -> None:
+    stack.callback(sys.modules.__setitem__, name, sys.modules[name])
+    sys.modules[name] = module
+
+
+def making(x: gc.Tensor) -> gc.Tensor:
+    class Made:
+        scale = 2.0
+
+    return x * Made.scale
+
+
+def renamed_case(name: str, of_class: bool, read: Callable[[Any], str]) -> Case:
+    """Return a case in which a name of a class or function changes."""
+    made: Any = type("Made", (), {}) if of_class else (lambda: None)
+    return Case(lambda x: x * len(read(made)), change=lambda stack: setattr(made, name, "a name of another length"))
+
+
+NAMES_OF_CLASSES = "name", "qualname", "module"
+LATE_NAME, SHAPE, RELU = "late", "shap", "rel"
+#: Names of classes and functions, attributes of trusted code, and what statements look up.
+NAMES: list[Callable[[], Case]] = [
+    *((lambda n=n: renamed_case(f"__{n}__", True, lambda made: made.__name__ + repr(made))) for n in NAMES_OF_CLASSES),
+    lambda: renamed_case("__qualname__", False, repr),
+    *(
+        (lambda n=n: renamed_case(f"__{n}__", False, lambda made: str(getattr(made, f"__{n}__"))))
+        for n in ("doc", "module", "name")
+    ),
+    module_name_case,
+    lambda: replaced_case(gc.Tensor, "shape", lambda x: x * x.shape[0], property(lambda self: (7,))),
+    lambda: replaced_case(gc.Tensor, "shape", lambda x: x * getattr(x, SHAPE + "e")[0], property(lambda self: (7,))),
+    lambda: replaced_case(gc.Tensor, LATE_NAME, lambda x: x * hasattr(x, "late"), 3.0),
+    lambda: replaced_case(gc.Tensor, LATE_NAME, late_of_tensors, 3.0),
+    lambda: replaced_case(gc.Tensor, "__iter__", lambda x: sum(x), lambda self: iter((self,))),
+    lambda: replaced_case(gc.Tensor.__mro__[1], LATE_NAME, lambda x: x * hasattr(x, LATE_NAME), 3.0),
+    lambda: replaced_case(
+        nn.Parameter, "shape", lambda x: x.detach() * x.shape[0], property(lambda self: (7,)), before=parameter
+    ),
+    lambda: replaced_case(math, LATE_NAME, late_of_math, 3.0),
+    lambda: replaced_case(math, LATE_NAME, lambda x: x * hasattr(math, LATE_NAME[:1] + "ate"), 3.0),
+    lambda: replaced_case(gc, "relu", lambda x: getattr(gc, RELU + "u")(x - 2)),
+    lambda: replaced_case(builtins, "__import__", importing, importing_other),
+    lambda: Case(importing, change=lambda stack: replace_module(stack, "cmath", types.SimpleNamespace(pi=3.0))),
+    lambda: replaced_case(
+        builtins, "__build_class__", making, lambda *args: types.SimpleNamespace(scale=3.0)
+    ),
+]  # fmt: skip
 
 
 def shadowing_case() -> Case:
@@ -673,12 +771,13 @@ CONTAINERS: list[Callable[[], Case]] = [
 TABLE: list[Callable[[], Case]] = [
     *ARGUMENTS,
     *((lambda i=i: held(*VALUES[i])) for i in range(len(VALUES))),
-    *((lambda i=i: code_cases()[i]) for i in range(17)),
+    *((lambda i=i: code_cases()[i]) for i in range(18)),
     *((lambda n=n, e=e: hook_case(n, e)) for n in HOOKS for e in (False, True)),
     *((lambda i=i: module_cases()[i]) for i in range(9)),
     *LEAVES,
     *STATES,
     *CONTAINERS,
+    *NAMES,
 ]
 
 

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import dis
+import itertools
 import re
 import types
-from collections import defaultdict
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from gradcore.core.operators import OPERATORS
-
-__all__ = ["BY_NAME", "FORMATTING", "compares_identity", "find_handlers", "find_operator_methods", "names_in",
+__all__ = ["BY_NAME", "FORMATTING", "compares_identity", "find_handlers", "names_in", "names_of_values",
            "reads_by_name", "reads_grads"]  # fmt: skip
 
 #: Functions and attributes that access attributes by names that may be computed.
-BY_NAME = frozenset(
-    ["__dict__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr", "vars"]
-)
+BY_NAME = frozenset((
+    "__dict__", "__dir__", "__getattribute__", "attrgetter", "delattr", "getattr", "hasattr", "methodcaller", "setattr",
+    "vars",
+))  # fmt: skip
 #: Methods of strings that read attributes named in the string.
 FORMATTING = frozenset(["format", "format_map"])
 _CONSTANTS = None, True, False, ...
-#: The names of the methods that each operator calls, keyed by its symbol in bytecode.
-_METHODS_BY_SYMBOL = defaultdict[str, list[str]](list)
-for _each in OPERATORS.values():
-    for _form, _name in _each.methods:
-        _METHODS_BY_SYMBOL[f"{_each.symbol}=" if _form == "in place" else _each.symbol].append(_name)
 
 
 def names_in(codes: Iterable[types.CodeType]) -> frozenset[str]:
@@ -72,22 +66,15 @@ def compares_identity(code: types.CodeType) -> bool:
     return any(each.opname == "IS_OP" and not constants[i - 1] for i, each in enumerate(instructions))
 
 
-def find_operator_methods(code: types.CodeType) -> set[str]:
-    """Return the names of the methods that the operators and subscripts in code call.
-
-    The instructions differ: slices have their own since Python 3.12, ``+x`` is an intrinsic function since 3.12, a
-    comparison may also convert to bool since 3.13, and ``x[i]`` is a binary operator since 3.14.
-    """
+def names_of_values(codes: Iterable[types.CodeType]) -> frozenset[str]:
+    """Return the names of variables and attributes that code uses for more than to read an attribute of them."""
     results: set[str] = set()
-    for each in dis.get_instructions(code):
-        name, text = each.opname, each.argrepr
-        if name.endswith(("_SUBSCR", "_SLICE")) or text == "[]":
-            results.update(("__getitem__", "__setitem__", "__delitem__"))
-        elif name in ("BINARY_OP", "COMPARE_OP"):
-            results.update(_METHODS_BY_SYMBOL.get(each.argval if name == "COMPARE_OP" else text, ()))
-        elif name.startswith(("UNARY_", "CONTAINS_")) or text == "INTRINSIC_UNARY_POSITIVE":
-            results.update(("__neg__", "__pos__", "__invert__", "__contains__"))
-    return results
+    for code in codes:
+        instructions = [*dis.get_instructions(code)]
+        for each, following in itertools.pairwise(instructions):
+            if following.opname not in ("IMPORT_FROM", "LOAD_ATTR", "LOAD_METHOD") or following.argval in BY_NAME:
+                results.add(str(each.argval))
+    return frozenset(results)
 
 
 def find_handlers(codes: Collection[types.CodeType]) -> dict[types.CodeType, list[tuple[int, int]]]:

@@ -24,7 +24,7 @@ from gradcore.autograd.variables import Variable
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture import objects, trusted
-from gradcore.compiler.capture.bytecode import BY_NAME, FORMATTING, compares_identity
+from gradcore.compiler.capture.bytecode import BY_NAME, FORMATTING, compares_identity, names_of_values
 from gradcore.compiler.capture.checks import Unguardable
 from gradcore.compiler.capture.host_calls import HOST_CLASSES
 from gradcore.compiler.capture.library_guards import LibraryGuards
@@ -46,9 +46,13 @@ __all__ = ["Guards"]
 _MOST_IDENTITIES = 32
 #: Attributes that all functions have and that are guarded only if the code reads them.
 _OF_FUNCTIONS = frozenset(["__annotations__", "__doc__", "__module__", "__name__", "__qualname__"])
+#: Names of functions and classes. `repr` reads the first one of a function, and two of a class.
+_NAMES = ("__qualname__", "__module__", "__name__", "__doc__")
 #: Dicts of modules that are usually empty. One guard checks all that are.
 _TABLES = ("_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks",
            "_backward_pre_hooks")  # fmt: skip
+#: Names of `builtins` that instructions read.
+_IMPLICIT = {"IMPORT_NAME": "__import__", "LOAD_BUILD_CLASS": "__build_class__"}
 #: Attributes of classes that are no methods and that Python reads by itself.
 _READ_BY_PYTHON = frozenset(["__abstractmethods__", "__array_priority__", "__array_ufunc__", "__match_args__"])
 #: The names of the attributes that every module has.
@@ -85,8 +89,10 @@ class Guards(LibraryGuards):
             "modules": sys.modules,
         }  # fmt: skip
         super().__init__(scope, observed, every)
-        self.names, self.every = observed.names, every
+        self.names = observed.names
         self._sees_identity = any(map(compares_identity, self._users))
+        #: Names from which user code only reads attributes.
+        self._owners = self.user_names - names_of_values(self._users)
         #: By type, the containers and numbers that the function may compare by ``is``, with their expressions.
         self._identities: dict[type, list[tuple[Any, str, bool]]] = {}
         #: Lists and dicts with the names of their variables, by id.
@@ -236,7 +242,9 @@ class Guards(LibraryGuards):
     def _unique(self, value: Any, name: str, text: str) -> None:
         """Guard the object to which a builtin method is bound, and the attributes of an enumeration member."""
         self._registry(value)
-        if isinstance(value, types.BuiltinFunctionType):
+        if isinstance(value, type):
+            self._class_of_library(value)
+        elif isinstance(value, types.BuiltinFunctionType):
             owner = value.__self__
             if not (owner is None or isinstance(owner, (types.ModuleType, type, *self._array_types))):
                 self.visit(owner, f"{name}.__self__", f"{text}.__self__")
@@ -258,9 +266,10 @@ class Guards(LibraryGuards):
         if self.scope.get(expression) is not value:
             name = self.bind(value)
             self.require(f"({expression}) is {name}", f"{text} is {_short(value)}")
-        if id(value) in self._seen:
+        is_value = self.every and isinstance(value, types.ModuleType) and text.rpartition(".")[2] not in self._owners
+        if (id(value), is_value) in self._seen:
             return
-        self._seen[id(value)] = value
+        self._seen[id(value), is_value] = value
         leading_on = next((names for kind, names in _LEADING_ON.items() if isinstance(value, kind)), ())
         if isinstance(value, HOST_CLASSES):
             self._host(value, name, text)
@@ -281,7 +290,7 @@ class Guards(LibraryGuards):
             self._given_to_library(value, name, text)
             self.visit(value.__wrapped__, f"{name}.__wrapped__", f"{text}.__wrapped__")
         elif isinstance(value, types.ModuleType):
-            self._module(value, name, text)
+            self._module(value, name, text, is_value)
         elif isinstance(value, type):
             self._class(value, name, text)
         else:
@@ -292,7 +301,8 @@ class Guards(LibraryGuards):
         if trusted.is_library(value.__globals__) or trusted.is_generated(value.__code__):
             self._given_to_library(value, name, text)
             return
-        self.require(f"{name}.__code__ is {self.bind(value.__code__)}", f"code of {text}")
+        test = f"{name}.__code__ is {self.bind(value.__code__)}"
+        self.require(test + self._same_names(value, name, 4 if self.every else 1), f"code and name of {text}")
         for each in sorted(self.user_names & _OF_FUNCTIONS):
             self.visit(getattr(value, each), f"{name}.{each}", f"{text}.{each}")
         self._attributes(vars(value), name, text)
@@ -308,6 +318,10 @@ class Guards(LibraryGuards):
         if not {id(value.__builtins__), id(value.__globals__.get("__builtins__", builtins))} <= _BUILTINS:
             raise Unguardable(Code.STATE, f"{text} has builtins of its own")
         self.globals_of(value.__code__, value.__globals__)
+
+    def _same_names(self, value: Any, name: str, number: int) -> str:
+        """Return the condition that the first names in `_NAMES` of a class or function are unchanged."""
+        return "".join(f" and {name}.{each} == {self.bind(getattr(value, each))}" for each in _NAMES[:number])
 
     def _given_to_library(self, value: types.FunctionType, name: str, text: str) -> None:
         """Guard the functions, modules and tensors in the closure of a library function, as `gradcore.func` returns.
@@ -339,8 +353,8 @@ class Guards(LibraryGuards):
             if isinstance(value, types.ModuleType) and trusted.is_of_numpy(vars(value)):
                 self._refuse_of_numpy(value, code.co_names)
             self.visit(value, f"{scope}.get({name!r})", name)
-        builtin_names = [name for name in read_names if name not in namespace and name in vars(builtins)]
-        self._names_of_library(builtins, self.bind(vars(builtins)), builtin_names, "builtins")
+        implicit_names = {_IMPLICIT[i.opname] for i in instructions if i.opname in _IMPLICIT}
+        self._names_of_library(builtins, (read_names - namespace.keys() | implicit_names) & vars(builtins).keys())
         self._imports(instructions, code, namespace)
         for constant in code.co_consts:
             if isinstance(constant, types.CodeType) and constant in self.executed:
@@ -350,12 +364,11 @@ class Guards(LibraryGuards):
 
     def _imports(self, instructions: list[dis.Instruction], code: types.CodeType, namespace: dict[str, Any]) -> None:
         """Guard the modules that `code` imports while it runs."""
+        package = namespace.get("__package__") or ""
         for level_load, each in zip(instructions, instructions[2:], strict=False):
             if each.opname != "IMPORT_NAME":
                 continue
-            name = importlib.util.resolve_name(
-                "." * level_load.argval + each.argval, namespace.get("__package__") or ""
-            )
+            name = importlib.util.resolve_name("." * level_load.argval + each.argval, package)
             for module_name in {name, name.partition(".")[0]} & sys.modules.keys():
                 if trusted.is_of_numpy(vars(sys.modules[module_name])):
                     self._refuse_of_numpy(sys.modules[module_name], code.co_names)
@@ -369,12 +382,12 @@ class Guards(LibraryGuards):
             else:
                 self.reads_by_name |= getattr(each, "__name__", None) in BY_NAME
 
-    def _module(self, value: types.ModuleType, name: str, text: str) -> None:
+    def _module(self, value: types.ModuleType, name: str, text: str, is_value: bool) -> None:
         """Guard the attributes of a module that the code may read."""
         if trusted.is_of_numpy(vars(value)) and value.__name__.startswith("numpy.random"):
             raise Unguardable(Code.CALL, f"{text} returns other values in each call")
         if trusted.is_library(vars(value)):
-            self._names_of_library(value, f"{name}.__dict__", self.user_names & vars(value).keys(), text)
+            self._module_of_library(value, is_value)
             return
         names = self.user_names if trusted.is_foreign(vars(value)) else self.names
         self.skipped |= vars(value).keys() - self.names
@@ -403,8 +416,9 @@ class Guards(LibraryGuards):
             if objects.is_written_in_c(cls):
                 why = f"{text} is a class written in C, which may return other values in each call"
                 raise Unguardable(Code.CALL, why)
-            test = f"{cls_name}.__mro__ == {self.bind(cls.__mro__)} and len({cls_name}.__dict__) == {len(vars(cls))}"
-            self.require(test, f"bases and attributes of {text}")
+            own = self.bind(vars(cls))
+            test = f"{cls_name}.__mro__ == {self.bind(cls.__mro__)} and len({own}) == {len(vars(cls))}"
+            self.require(test + self._same_names(cls, cls_name, 3), f"names, bases and attributes of {text}")
             unread: list[str] = []
             for each, attribute in vars(cls).items():
                 is_special = each[:2] == "__" and each[-2:] == "__"
@@ -414,12 +428,13 @@ class Guards(LibraryGuards):
                     is_method = attribute is None or callable(attribute) or hasattr(type(attribute), "__get__")
                     is_read = is_read or is_method or each in _READ_BY_PYTHON
                 if is_read:
-                    self.visit(attribute, f"{cls_name}.__dict__.get({each!r})", f"{text}.{each}")
+                    self.visit(attribute, f"{own}[{each!r}]", f"{text}.{each}")
                 else:
                     unread.append(each)
             self.skipped.update(each for each in unread if each[:2] != "__" or each[-2:] != "__")
             # If these names still exist and the number of attributes is unchanged, no attribute has been added.
-            self.require(f"{cls_name}.__dict__.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
+            self.require(f"{own}.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
+        self._class_of_library(value)
 
     def _instance(self, value: Any, name: str, text: str) -> None:
         """Guard the class, the attributes and the slots of an object."""
@@ -430,11 +445,6 @@ class Guards(LibraryGuards):
         if not has_plain_state or is_of_c or hasattr(kind, "__next__"):
             raise Unguardable(Code.STATE, f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
         self.visit(kind, f"type({name})", f"type of {text}")
-        if isinstance(value, Module) and kind not in self._seen:
-            self._seen[kind] = kind
-            cls, forward, call = map(self.bind, (kind, kind.forward, kind.__call__))
-            test = f"{cls}.forward is {forward} and {cls}.__call__ is {call}"
-            self.require(test, f"forward and __call__ of {kind.__name__}")
         if attrs is not None:
             self._attributes(attrs, name, text, value)
         for each in slots:

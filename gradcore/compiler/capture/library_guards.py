@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import functools
 import inspect
-import operator
 import os
 import sys
 import types
@@ -20,8 +19,8 @@ from gradcore.amp.scaling import GradScaler
 from gradcore.autograd.modes import local
 from gradcore.backends import switches
 from gradcore.backends.registry import find_cupy_backends
-from gradcore.compiler.capture import trusted
-from gradcore.compiler.capture.bytecode import find_operator_methods, names_in
+from gradcore.compiler.capture import objects, trusted
+from gradcore.compiler.capture.bytecode import names_in
 from gradcore.compiler.capture.checks import Unguardable
 from gradcore.compiler.capture.host_calls import can_be_observed, methods_of
 from gradcore.compiler.capture.objects import PLAIN, UNIQUE
@@ -34,6 +33,7 @@ from gradcore.nn import functional
 from gradcore.nn.module_hooks import _Everywhere as Everywhere
 from gradcore.optim.optimizer import Optimizer
 from gradcore.tensor import Tensor
+from gradcore.tensor.namespaces import LazyMethod
 from gradcore.utils import checkpoint
 
 __all__ = ["LibraryGuards"]
@@ -66,8 +66,10 @@ class LibraryGuards(TensorGuards):
 
     def __init__(self, scope: dict[str, Any], observed: Observed, every: bool) -> None:
         super().__init__(scope, observed, every)
-        self._users, self._queries = [*observed.users], [*observed.queries]
+        self._users, self._queries, self.every = [*observed.users], [*observed.queries], every
         self.executed = frozenset(observed.executed)
+        #: Functions of operations get other code in their first call, with the same name.
+        self._executed_names = {code.co_qualname for code in self.executed}
         #: Names in user code. Only these attributes can be read from modules of other packages.
         self.user_names = names_in(self._users)
         #: Optimisers, schedulers and gradient scalers.
@@ -102,36 +104,72 @@ class LibraryGuards(TensorGuards):
                 text = f"{query.__name__}() returns a {type(value).__name__}, which cannot be checked"
                 raise Unguardable(Code.STATE, text)
             self.require(f"same({self.bind(query)}(), {self.bind(value)})", f"{query.__name__}() is {value!r}")
-        self._functions_of_library()
+        self._class_of_library(Tensor)
+        called = {code.co_name for code in self.executed} & vars(functional).keys() - {"__getattr__"}
+        self._names_of_library(functional, {n for n in called if isinstance(vars(functional)[n], types.FunctionType)})
         for backend in find_cupy_backends():
             choices = f"{self.bind(functools.partial(_choices, backend))}()"
             self.require_unchanged(choices, "the current device, TensorFloat32, fusion, attention")
 
-    def _functions_of_library(self) -> None:
-        """Guard the library's public functions and methods of tensors that ran, as users may replace them."""
-        methods = self.user_names.union(*map(find_operator_methods, self._users))
-        executed_names = {code.co_name for code in self.executed}
-        for owner, public in ((Tensor, methods), (functional, executed_names - {"__getattr__"})):
-            names = sorted(n for n in public & vars(owner).keys() if isinstance(vars(owner)[n], types.FunctionType))
-            if names:
-                getter = operator.itemgetter(*names, names[0])
-                expression = f"{self.bind(getter)}({self.bind(vars(owner))})"
-                expected = self.bind((*map(original_of, getter(vars(owner))),))
-                test = f"{expression} == {expected} or (*map({self.bind(original_of)}, {expression}),) == {expected}"
-                self.require(test, f"functions of {owner.__name__}")  # Another thread may be capturing.
+    def _module_of_library(self, module: types.ModuleType, is_value: bool) -> None:
+        """Guard the attributes of a trusted module that user code may read.
 
-    def _names_of_library(self, module: types.ModuleType, scope: str, names: Iterable[str], text: str) -> None:
-        """Guard the attributes of a trusted module that user code reads, as users may replace or add some."""
+        Where user code may pass the module to `getattr` with a computed name (`is_value`), these are all public ones.
+        """
+        own, scope = vars(module), self.bind(vars(module))
+        later = {*getattr(module, "__all__", ())} - own.keys()  # created when they are first looked up
+        missing = self.bind(self.user_names - own.keys() - later)
+        added = f"__le__({self.bind(own.keys() | later)})" if is_value else f"isdisjoint({missing})"
+        if self.misses:
+            self.require(f"len({scope}) == {len(own)} or {scope}.keys().{added}", f"names that {module.__name__} lacks")
+        self._names_of_library(module, {each for each in own if self._is_read(each, own[each], is_value)})
+
+    def _class_of_library(self, cls: type) -> None:
+        """Guard the attributes that user code may read from a class or its instances, and that trusted code defines."""
+        inherits = False  # whether it reads attributes of bases, which new ones of the class would hide
+        for each in reversed(cls.__mro__):
+            if objects.is_written_in_c(each) or not trusted.is_library_class(each):
+                continue
+            names = {name for name, value in vars(each).items() if self._is_read(name, value, self.every)}
+            if each not in self._seen:
+                self._seen[each] = each
+                if inherits or self.misses:
+                    self.require(f"len({self.bind(vars(each))}) == {len(vars(each))}", f"names of {each.__name__}")
+                for name in self.user_names & {"__name__", "__qualname__"}:
+                    self.visit(getattr(each, name), f"{self.bind(each)}.{name}", f"{each.__name__}.{name}")
+                self._names_of_library(each, names)
+            inherits |= bool(names)
+
+    def _is_read(self, name: str, value: object, is_computed: bool) -> bool:
+        """Return whether user code, or Python by itself, may read an attribute of a trusted module or class."""
+        if isinstance(value, LazyMethod) or name == "__dict__":
+            return False
+        code: Any = getattr(getattr(value, "fget", None) or getattr(value, "__func__", value), "__code__", None)
+        is_code = isinstance(code, types.CodeType)  # `types.FunctionType` has a `__code__`, too
+        has_run = is_code and code.co_qualname in self._executed_names
+        is_constant = not (is_code or isinstance(value, (type, types.ModuleType)))
+        may_be_computed = is_computed and name[0] != "_" and (has_run or is_constant)
+        return may_be_computed or (has_run and name[:2] == "__") or name == "forward" or name in self.user_names
+
+    def _names_of_library(self, owner: Any, names: Iterable[str]) -> None:
+        """Guard attributes of a trusted module or class, as users may replace them."""
+        scope = self.bind(vars(owner))
+        values = {each: vars(owner)[each] for each in sorted(names) if (id(owner), each) not in self._seen}
+        self._seen.update(((id(owner), each), owner) for each in values)
         plain = (*PLAIN, list, dict, set, types.ModuleType)
-        values = {each: vars(module)[each] for each in sorted(names)}
         for each, value in values.items():
             if isinstance(value, plain) and vars(sys).get("modules") is not value:
-                self.visit(value, f"{scope}.get({each!r})", f"{text}.{each}")
-        compared_names = [each for each, value in values.items() if not isinstance(value, plain)]
+                self.visit(value, f"{scope}[{each!r}]", f"{owner.__name__}.{each}")
+            elif isinstance(value, type) and objects.is_constant_class(value):
+                self._class_of_library(value)
+        compared = {
+            each: self.bind(original_of(value)) for each, value in values.items() if not isinstance(value, plain)
+        }
         self._registry(*values.values())
-        if compared_names:
-            getter = operator.itemgetter(*compared_names)
-            self.require(f"{self.bind(getter)}({scope}) == {self.bind(getter(vars(module)))}", f"names in {text}")
+        if compared:  # Another thread may be capturing.
+            original, elements = self.bind(original_of), ((f"{scope}[{each!r}]", v) for each, v in compared.items())
+            tests = (f"({element} is {v} or {original}({element}) is {v})" for element, v in elements)
+            self.require(" and ".join(tests), f"{', '.join(compared)} of {owner.__name__}")
 
     def _registry(self, *values: object) -> None:
         """Guard the registries of abstract base classes, where such a class is among the guarded objects."""
@@ -174,8 +212,8 @@ class LibraryGuards(TensorGuards):
             self.require(test, f"{each} of {text}")
         self.hosts.append(value)
         if isinstance(value, Optimizer):  # Hooks may run user code before or after a step.
-            hooks = f"bool({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
-            self.require_unchanged(hooks, f"whether {text} has hooks")
+            hooks = f"({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
+            self.require(hooks if eval(hooks, self.scope) else f"not {hooks}", f"whether {text} has hooks")
         is_captured = any(inspect.unwrap(getattr(type(value), each)).__code__ in self.executed for each in methods)
         for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
             start, first = len(self.lines), len(self.tensors)

@@ -336,13 +336,7 @@ class Recorder:
             functions |= callable(leaf) and not isinstance(leaf, _CONSTANTS)
             return _NUMBERS[kind](leaf) if kind in _NUMBERS else leaf
 
-        plain_args = []
-        for each in args:
-            if each.__class__ is RecordedArray:
-                arrays.append(each)
-                plain_args.append(each.array)
-            else:
-                plain_args.append(each if each.__class__ in _PLAIN else map_leaves(plain, each))
+        plain_args = map_leaves(plain, args)
         plain_named = map_leaves(plain, named) if named else named
         if self._depth:
             self.stop(Code.KERNEL, "an array is hidden from the recording, in an object or a function")

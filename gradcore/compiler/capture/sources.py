@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
-__all__ = ["SCOPES", "codes_in", "keep_tree", "offset_of_return", "running_offset", "statements_of", "tree_of"]
+__all__ = ["SCOPES", "codes_in", "keep_tree", "offset_of_return", "running_offset", "statements_in",
+           "statements_of", "tree_of"]  # fmt: skip
 
 SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
@@ -98,11 +99,19 @@ def offset_of_return(code: types.CodeType) -> int | None:
 
 def _statements_below(tree: Any) -> Iterator[Any]:
     """Yield all statements in a tree at any depth, except those of nested functions."""
-    for each in ast.iter_child_nodes(tree):
+    for each in statements_in(tree):
+        yield each
+        if not isinstance(each, SCOPES):
+            yield from _statements_below(each)
+
+
+def statements_in(statement: Any) -> Iterator[Any]:
+    """Yield the statements of a statement's own blocks, but not those nested deeper."""
+    for each in ast.iter_child_nodes(statement):
         if isinstance(each, ast.stmt):
             yield each
-        if isinstance(each, (ast.stmt, ast.ExceptHandler, ast.match_case)) and not isinstance(each, SCOPES):
-            yield from _statements_below(each)
+        elif isinstance(each, (ast.ExceptHandler, ast.match_case)):
+            yield from statements_in(each)
 
 
 def _span(node: Any) -> tuple[tuple[int, int], tuple[int, int]]:

@@ -11,12 +11,12 @@ import __future__
 import ast
 import types
 import warnings
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from gradcore.compiler.capture import local_names
 from gradcore.compiler.capture.local_names import LocalNames, Unclear, names_bound_by, parameters_of
-from gradcore.compiler.capture.sources import codes_in, keep_tree, statements_of, tree_of
+from gradcore.compiler.capture.sources import codes_in, keep_tree, statements_in, statements_of, tree_of
 
 __all__ = ["cut"]
 
@@ -316,13 +316,4 @@ def _leaves(statement: Any, in_loop: bool) -> bool:
     if isinstance(statement, (*_LEFT, ast.Match)) and not isinstance(statement, ast.Pass):
         return True
     is_inside_loop = in_loop or isinstance(statement, _LOOPS)
-    return any(_leaves(each, is_inside_loop) for each in _statements_in(statement))
-
-
-def _statements_in(statement: Any) -> Iterator[Any]:
-    """Yield the statements of a statement's own blocks, but not those nested deeper."""
-    for each in ast.iter_child_nodes(statement):
-        if isinstance(each, ast.stmt):
-            yield each
-        elif isinstance(each, (ast.ExceptHandler, ast.match_case)):
-            yield from _statements_in(each)
+    return any(_leaves(each, is_inside_loop) for each in statements_in(statement))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,8 @@ class TensorGuards(Checks):
         Whether the code may read attributes by computed names.
     """
 
+    _class_of_library: Callable[[type], None]
+
     def __init__(self, scope: dict[str, Any], observed: Observed, every: bool) -> None:
         super().__init__(scope)
         self.facts = [FACTS[code] for code in observed.facts]
@@ -65,6 +68,7 @@ class TensorGuards(Checks):
         if type(t) not in (Tensor, Parameter) or type(t._array) not in self._array_types:
             what = f"{text} is a {type(t).__name__} on {t._device}"
             raise Unguardable(Code.TENSOR, f"{what}: programs are made of plain tensors of the CPU and CUDA")
+        self._class_of_library(type(t))
         if vars(t):
             raise Unguardable(Code.TENSOR, f"{text} has attributes of its own")
         is_bound = self.scope.get(expression) is t

@@ -136,9 +136,7 @@ class Call(_Call):
     @_LockFreeProperty
     def read(self) -> tuple[int, ...]:
         """Return the numbers of the values among the arguments."""
-        results: list[int] = []
-        _collect((self.args, self.named) if self.named else self.args, tuple, results)
-        return tuple(results)
+        return tuple(values_in((self.args, self.named) if self.named else self.args))
 
     @_LockFreeProperty
     def outputs(self) -> tuple[int, ...]:
@@ -190,7 +188,7 @@ class Program:
         self.literals: list[Any] = []
         self.scalars: set[int] = set()
         self.types: dict[int, ArrayType] = {}
-        self._free: int | None = None
+        self.free: int | None = None
         self.backend: Any = None
         self.index: int | None = None
         self.symbols: dict[int, str] = {}
@@ -200,7 +198,7 @@ class Program:
         program = copy.copy(self)
         program.inputs, program.outputs, program.calls = [*self.inputs], [*self.outputs], [] if calls is None else calls
         program.literals, program.scalars, program.types = [*self.literals], {*self.scalars}, {**self.types}
-        program._free = self.first_free()
+        program.free = self.first_free()
         return program
 
     def with_calls(self, calls: list[Call]) -> Program:
@@ -211,20 +209,16 @@ class Program:
     def new_value(self, type: ArrayType) -> Value:
         """Add a value with memory of its own, and return it; a 0-dim value is a NumPy scalar."""
         number = self.first_free()
-        self._free = number + 1
+        self.free = number + 1
         self.types[number] = type._replace(memory=number)
         if not type.shape and self.backend is None:
             self.scalars.add(number)
         return Value(number)
 
-    def reserve(self, number: int) -> None:
-        """Set the number of the next new value."""
-        self._free = number
-
     def first_free(self) -> int:
         """Return the first unused value number."""
-        if self._free is not None:
-            return self._free
+        if self.free is not None:
+            return self.free
         return 1 + max([*self.types, *(n for call in self.calls for n in call.outputs)], default=-1)
 
     def new_literal(self, array: Any) -> Literal:
@@ -258,15 +252,15 @@ def last_uses(calls: Iterable[Call], names: Callable[[int], int] = int) -> dict[
 def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
     """Return `value` with `function` applied to each leaf: everything except tuples, lists, dicts and slices."""
     kind = type(value)
-    if kind is Value or kind is Expression or kind in _PLAIN:
-        return function(value)
     if kind is tuple or kind is list:
-        return kind([map_leaves(function, each) for each in value])
+        return kind([function(each) if type(each) in _LEAVES else map_leaves(function, each) for each in value])
+    if kind in _LEAVES:
+        return function(value)
     if kind is dict:
         return {key: map_leaves(function, each) for key, each in value.items()}
     if kind is slice:
         return slice(*(map_leaves(function, each) for each in (value.start, value.stop, value.step)))
-    if isinstance(value, tuple) and hasattr(value, "_fields") and kind not in (Value, Literal):
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
         return kind(*(map_leaves(function, each) for each in value))
     return function(value)
 
@@ -291,31 +285,9 @@ def substitute(call: Call, values: dict[int, Any]) -> Call:
 
 def values_in(value: Any) -> list[int]:
     """Return the numbers of the values in an argument or a result."""
-    results: list[int] = []
-    _collect((value,), tuple, results)
-    return results
+    leaves = leaves_in(value, (Value, Expression))
+    return [n for leaf in leaves for n in (leaf if type(leaf) is Value else leaf.numbers)]
 
 
-def _collect(value: Any, kind: Any, found: list[int]) -> None:
-    """Append the numbers of the values in an argument."""
-    parts: Any = ()
-    if kind is tuple or kind is list:
-        parts = value
-    elif kind is dict:
-        parts = value.values()
-    elif kind is slice:
-        parts = value.start, value.stop, value.step
-    elif isinstance(value, tuple) and kind is not Literal and hasattr(value, "_fields"):
-        parts = value
-    for each in parts:
-        part_kind = type(each)
-        if part_kind is Value:
-            found.append(each.number)
-        elif part_kind is Expression:
-            found.extend(each.numbers)
-        elif part_kind not in _PLAIN:
-            _collect(each, part_kind, found)
-
-
-#: Types of arguments that neither are nor contain values.
-_PLAIN = frozenset([bool, int, float, str, type(None), Literal])
+#: Frequent types of leaves, see `map_leaves`.
+_LEAVES = frozenset([bool, int, float, str, type(None), Literal, Value, Expression])

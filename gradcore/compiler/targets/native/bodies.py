@@ -140,7 +140,7 @@ class Bodies(Rules):
         if recorder.stopped is not None:
             raise Unsupported(str(recorder.stopped))
         self.program.types |= program.types
-        self.program.reserve(recorder.new_value())
+        self.program.free = recorder.new_value()
         outer, self._effects = self._effects, Effects(program)
         try:
             steps = [step for each in program.calls for step in self._steps_or_literal(each)]
