@@ -19,6 +19,7 @@ import pytest
 from cupy.cuda import compiler
 
 import gradcore as gc
+from gradcore.backends.cupy.elementwise import _MOST_JOINED
 from gradcore.backends.cupy.reductions import _DECLARED, _FUNCTIONS_OF_SUMS
 
 
@@ -46,6 +47,10 @@ def sources() -> list[tuple[str, str, tuple[str, ...]]]:
     calls += [
         (functools.partial(backend.reduction_kernel(name), axis=axis), arrays[c])
         for name, c, arrays, axis in product(_DECLARED, "eE", (short, long), (0, 1))
+    ]
+    calls += [
+        (backend._join_kernel(count), *[short[c]] * count, *[5] * count, cupy.empty((3, 5 * count), c))
+        for count, c in product((2, _MOST_JOINED), "BHIQ")
     ]
     calls += [
         (functools.partial(backend.sum_kernel(name, arrays[c]), axis=axis), arrays[c])

@@ -18,6 +18,7 @@ import pytest
 import gradcore
 from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
+from gradcore.backends.cupy.elementwise import _MOST_JOINED
 from gradcore.backends.cupy.reductions import _DECLARED, _FUNCTIONS_OF_SUMS
 
 CLASSES = "ReductionKernel", "ElementwiseKernel"
@@ -25,6 +26,7 @@ CLASSES = "ReductionKernel", "ElementwiseKernel"
 #: The functions that make such kernels, and with which arguments they make all of them.
 MAKERS: dict[str, list[tuple[Any, ...]]] = {
     "_as_unsigned": [()],
+    "_join_kernel": [(count,) for count in range(2, _MOST_JOINED + 1)],
     "_watch_kernel": [()],
     "extremum_kernel": [
         (order, with_value, np.zeros(1, dtype)) for order in "<>" for with_value in (0, 1) for dtype in ("f4", "f8")

@@ -814,6 +814,49 @@ def test_launches_of_losses_of_differences(device: str, name: str, dtype: Any) -
             assert launches(backward) == len(wanted)
 
 
+# -- joins ---------------------------------------------------------------------------------------------------------
+
+
+#: Layouts of a cube, all of which have 4 x 5 x 6 elements.
+OF_CUBES: tuple[Callable[[Any], Any], ...] = (
+    lambda x: x[:4, :5, :6].contiguous(),
+    lambda x: x[1:5, 2:7, 3:9],
+    lambda x: x.permute(2, 1, 0)[:4, :5, :6],
+    lambda x: x[1::2, ::2, 3:],
+    lambda x: x[:4, :1, :6].expand(4, 5, 6),
+)
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, gc.bool, gc.int8, gc.int64, gc.complex64, gc.complex128], ids=str)
+def test_joins(device: str, dtype: Any) -> None:
+    """Compare joins of a few arrays and of many, of all layouts and of 0 to 3 rows, with gradients if there are any."""
+    rng = np.random.default_rng(0)
+    for count, dim in itertools.product((1, 2, 5, 8, 9), (0, 1, -1)):
+        cubes = [drawn(rng, gc.float64, 9, 9, 9).mul(9).to(dtype) for _ in range(count)]
+
+        def run(where: str, of_rows: bool, cubes: Any = cubes, dim: int = dim) -> list[Any]:
+            pieces = [OF_CUBES[n % 5](cube.to(where)) for n, cube in enumerate(cubes)]
+            if of_rows:
+                pieces = [x.narrow(dim, 0, (n + 3) % 4) for n, x in enumerate(pieces)]
+            join = lambda *pieces: (gc.cat if of_rows else gc.stack)(pieces, dim)  # noqa: E731
+            return with_gradients(join, *pieces) if dtype.is_floating_point else [join(*pieces)]
+
+        for of_rows in (True, False):
+            agree(run(device, of_rows), run("cpu", of_rows), f"{count} {dim} {of_rows}")
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.bfloat16, gc.int64], ids=str)
+def test_launches_of_joins(device: str, dtype: Any) -> None:
+    x = gc.ones(4, 6, dtype=dtype, device=device)
+    for count, dim in itertools.product((2, 3, 8, 9), (0, 1)):
+        for pieces in ([x] * count, [x[:, ::2]] * count):
+            assert launches(lambda pieces=pieces, dim=dim: gc.cat(pieces, dim)) == 1
+            assert launches(lambda pieces=pieces, dim=dim: gc.stack(pieces, dim)) == 1
+    for shape in ((4, 5), (4,), (4, 6, 1)):
+        with pytest.raises(RuntimeError):
+            gc.cat([x, gc.ones(shape, dtype=dtype, device=device)])
+
+
 # -- gates and cross products -------------------------------------------------------------------------------------
 
 
@@ -838,7 +881,7 @@ def test_gates_and_cross_products(device: str, dtype: Any, fusion: bool, monkeyp
 def test_launches_of_gates_and_cross_products(device: str) -> None:
     """Halves and components are computed by one kernel; joining them takes a copy of each."""
     for function, shapes, forward, backward in (
-        (F.glu, [(5, 8)], 1, 3),
+        (F.glu, [(5, 8)], 1, 2),
         (gc.linalg.cross, [(5, 3), (5, 3)], 4, 8),
     ):
         inputs = [gc.ones(shape, device=device, requires_grad=True) for shape in shapes]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,10 @@ __all__ = ["CudaElementwise"]
 #: terms become smaller than the rounding error before they begin to grow.
 _FAR, _TERMS = 30, 20
 
+
+#: Largest number of arrays that one kernel joins, and of elements, which it counts with 32 bits. CuPy joins more arrays
+#: by one launch, too. Large arrays gain nothing: each is worth a launch.
+_MOST_JOINED, _MOST_JOINED_ELEMENTS = 8, 1 << 20
 
 #: Functions for which CuPy's results for complex numbers differ from NumPy's.
 _OTHERWISE = {name for name, of_numpy in RENAMED.items() if of_numpy in OF_COMPLEX}
@@ -100,7 +105,7 @@ class CudaElementwise(CudaFusion, Elementwise):
     from_host: Callable[..., Any]
     special_function: Callable[..., Any]
     bodies: dict[str, Callable[..., Any]]
-    join_arrays: Callable[..., AnyArray]
+    alike: Callable[..., Sequence[AnyArray]]
 
     lerp, logaddexp = _complex_kernel("lerp"), _complex_kernel("logaddexp")
     pow, sigmoid = _complex_kernel("pow"), _complex_kernel("sigmoid")
@@ -175,6 +180,45 @@ class CudaElementwise(CudaFusion, Elementwise):
 
     def glu_backward(self, grad: AnyArray, x: AnyArray, dim: int) -> AnyArray:
         return self.join_arrays(self.evaluate_step(_gate_gradients, grad, *self.xp.split(x, 2, dim)), dim)
+
+    def join_arrays(self, arrays: Sequence[AnyArray], dim: int) -> AnyArray:
+        """Concatenate arrays along a dim, in their common dtype; a few small arrays by one launch."""
+        arrays = self.alike(arrays)
+        first, at = arrays[0], dim % max(1, arrays[0].ndim)
+        before, after = first.shape[:at], first.shape[at + 1 :]
+        is_small = 0 < sum(a.size for a in arrays) <= _MOST_JOINED_ELEMENTS and first.itemsize <= 8
+        fit = all(a.ndim == first.ndim and (a.shape[:at], a.shape[at + 1 :]) == (before, after) for a in arrays)
+        if not (is_small and fit and 1 < len(arrays) <= _MOST_JOINED and -first.ndim <= dim < first.ndim):
+            return super().join_arrays(arrays, dim)  # type: ignore[misc]
+        ends = [*itertools.accumulate(a.shape[at] for a in arrays)]
+        out, inner, bits = (
+            self.allocate((*before, ends[-1], *after), first.dtype),
+            math.prod(after),
+            f"u{first.itemsize}",
+        )
+        pieces = [(a.reshape(-1) if a.flags.c_contiguous else a).view(bits) for a in arrays]
+        self._join_kernel(len(arrays))(*pieces, *[end * inner for end in ends], out.view(bits))
+        return out
+
+    @functools.cached_property
+    def _join_kernels(self) -> dict[int, Callable[..., AnyArray]]:
+        return {}
+
+    def _join_kernel(self, count: int) -> Callable[..., AnyArray]:
+        """Return the kernel that joins lines of `count` arrays; a line of the result ends at `last0`, `last1`, ..."""
+        kernel = self._join_kernels.get(count)
+        if kernel is None:
+            starts = ["0", *(f"last{n}" for n in range(count))]
+            elements = [f"from{n}[line * (last{n} - {starts[n]}) + column - {starts[n]}]" for n in range(count)]
+            chosen = "".join(f"column < last{n} ? {elements[n]} : " for n in range(count - 1)) + elements[-1]
+            width = starts[-1]
+            kernel = self._join_kernels[count] = self.xp.ElementwiseKernel(
+                ", ".join([f"raw T from{n}" for n in range(count)] + [f"uint32 last{n}" for n in range(count)]),
+                "T joined",
+                f"const unsigned int at = i, line = at / {width}, column = at % {width}; joined = {chosen}",
+                "gradcore_join",
+            )
+        return kernel
 
     def _is_number(self, value: Any) -> bool:
         return isinstance(value, (self.array_type, np.generic))
