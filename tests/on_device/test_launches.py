@@ -857,6 +857,17 @@ def test_launches_of_joins(device: str, dtype: Any) -> None:
             gc.cat([x, gc.ones(shape, dtype=dtype, device=device)])
 
 
+@pytest.mark.parametrize(("name", "forward", "backward"), [("LSTMCell", 3, 5), ("GRUCell", 3, 7), ("RNNCell", 2, 3)])
+def test_launches_of_recurrent_cells(device: str, name: str, forward: int, backward: int) -> None:
+    cell = getattr(gc.nn, name)(8, 6, device=device)
+    x, state = (gc.ones(4, n, device=device, requires_grad=True) for n in (8, 6))
+    call = lambda: cell(x, (state, state) if name == "LSTMCell" else state)  # noqa: E731
+    assert launches(call) == forward
+    out = call()[0] if name == "LSTMCell" else call()
+    inputs, ones = (x, *cell.parameters()), gc.ones_like(out)
+    assert launches(lambda: gc.autograd.grad(out, inputs, ones, retain_graph=True)) == backward
+
+
 # -- gates and cross products -------------------------------------------------------------------------------------
 
 

@@ -220,15 +220,38 @@ def _lstm(
     return steps.restore_shape(F, result), hidden.all(), cell.all(), F.cat(gates, 1), cells
 
 
+def _lstm_factors(
+    F: AnyArray, let_in: AnyArray, forget: AnyArray, let_out: AnyArray, new: AnyArray, cells: AnyArray, before: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray, AnyArray]:
+    """Return the derivatives of the hidden state by the cell, of the cell by three gates, and of the state by the last.
+
+    The gates are input, forget, cell and output, without their activations; `before` are the cells before each step.
+    """
+    tanh_cells = F.tanh(cells)
+    return (
+        let_out * (1 - tanh_cells * tanh_cells),
+        let_in * (1 - let_in) * new,
+        forget * (1 - forget) * before,
+        (1 - new * new) * let_in,
+        let_out * (1 - let_out) * tanh_cells,
+    )
+
+
 def _lstm_step_back(
-    F: Any, of_h: Any, of_c: Any, along: Any, forget: Any, by_cell: Any, by_hidden: Any
-) -> tuple[Any, Any]:
+    F: AnyArray,
+    of_h: AnyArray,
+    of_c: AnyArray,
+    along: AnyArray,
+    forget: AnyArray,
+    by_cell: AnyArray,
+    by_hidden: AnyArray,
+) -> tuple[AnyArray, AnyArray]:
     """Return the gradients by the cell state before the step, and by the inputs of the gates."""
     of_c = of_c + of_h * along
     return of_c * forget, by_cell * of_c + by_hidden * of_h
 
 
-def _lstm_sum_back(F: Any, grad: Any, of_h: Any, *others: Any) -> tuple[Any, Any]:
+def _lstm_sum_back(F: AnyArray, grad: AnyArray, of_h: AnyArray, *others: AnyArray) -> tuple[AnyArray, AnyArray]:
     return _lstm_step_back(F, grad + of_h, *others)
 
 
@@ -239,17 +262,16 @@ def lstm_gradients(F: Any, run: Run, arguments: LstmGradients) -> tuple[Any, ...
     h0, c0, weight, result = F.conj(h0), F.conj(c0), F.conj(weight), F.conj(steps.table(F, result))
     let_in, forget, let_out, new = F.split(F.conj(gates), width, 1)
     cells = F.conj(cells)
-    tanh_cells, nothing = F.tanh(cells), F.zeros_like(cells)
-    slopes = let_in * (1 - let_in), forget * (1 - forget), 1 - new * new, let_out * (1 - let_out)
-    factors = slopes[0] * new, slopes[1] * steps.before(F, cells, c0), slopes[2] * let_in
-    along, by_cell = let_out * (1 - tanh_cells * tanh_cells), F.stack([*factors, nothing], 1)
-    by_hidden = F.stack([nothing, nothing, nothing, slopes[3] * tanh_cells], 1)
+    nothing, before = F.zeros_like(cells), steps.before(F, cells, c0)
+    along, *factors, of_output = run(_lstm_factors, let_in, forget, let_out, new, cells, before)
+    by_cell, by_hidden = F.stack([*factors, nothing], 1), F.stack([nothing, nothing, nothing, of_output], 1)
     pieces = [steps.split(F, x) for x in (along, forget, by_cell, by_hidden)]
     upstream, of_cells, of_gates = _upstream(F, steps, grad, result), None, None
     if grad_cells is not None:
         of_cells = steps.split(F, grad_cells)
     if grad_gates is not None:
         of_in, of_forget, of_out, of_new = F.split(grad_gates, width, 1)
+        slopes = let_in * (1 - let_in), forget * (1 - forget), 1 - new * new, let_out * (1 - let_out)
         each = zip((of_in, of_forget, of_new, of_out), slopes, strict=True)
         of_gates = steps.split(F, F.stack([t * slope for t, slope in each], 1))
     last = steps.sizes[steps.order[-1]]
@@ -275,7 +297,7 @@ def lstm_gradients(F: Any, run: Run, arguments: LstmGradients) -> tuple[Any, ...
     of_inflow = steps.join(F, gradients)
     of_projection = None
     if needs[4]:
-        of_projection = F.matmul(F.transpose(steps.join(F, sources), 0, 1), let_out * tanh_cells)
+        of_projection = F.matmul(F.transpose(steps.join(F, sources), 0, 1), let_out * F.tanh(cells))
     return (
         steps.restore_shape(F, of_inflow),
         hidden.all(),
@@ -316,6 +338,18 @@ def _gru(
     return steps.restore_shape(F, result), hidden.all(), F.cat(gates, 1)
 
 
+def _gru_factors(
+    F: AnyArray, reset: AnyArray, keep: AnyArray, new: AnyArray, new_h: AnyArray, before: AnyArray
+) -> tuple[AnyArray, AnyArray, AnyArray, AnyArray]:
+    """Return the derivatives of the state by new state, gates and the state's contribution to the new state.
+
+    The order is new, reset, keep, new_h, so that the last three are the gradient of the recurrent products.
+    """
+    of_new = (1 - keep) * (1 - new * new)
+    of_reset, of_keep = new_h * reset * (1 - reset), keep * (1 - keep)
+    return of_new, of_new * of_reset, (before - new) * of_keep, of_new * reset
+
+
 def _gru_step_back(F: Any, grad: Any, of_h: Any, keep: Any, factors: Any) -> tuple[Any, Any]:
     """Return the part of the gradient that bypasses the gates, and the gradients by the gates' inputs."""
     of_h = grad + of_h
@@ -329,17 +363,14 @@ def gru_gradients(F: Any, run: Run, arguments: GruGradients) -> tuple[Any, ...]:
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
     reset, keep, new, new_h = F.split(F.conj(gates), width, 1)
     before = steps.before(F, result, h0)
-    of_new = (1 - keep) * (1 - new * new)
-    of_reset = new_h * reset * (1 - reset)
-    of_keep = keep * (1 - keep)
-    # The order is new, reset, keep, new_h, so that the last three are the gradient of the recurrent products.
-    factors = F.stack([of_new, of_new * of_reset, (before - new) * of_keep, of_new * reset], 1)
+    factors = F.stack(list(run(_gru_factors, reset, keep, new, new_h, before)), 1)
     of_gates = None
     if grad_gates is not None:
         to_reset, to_keep, to_new, to_new_h = F.split(grad_gates, width, 1)
         to_new = to_new * (1 - new * new)
-        to_reset = to_reset * reset * (1 - reset) + to_new * of_reset
-        of_gates = steps.split(F, F.stack([to_new, to_reset, to_keep * of_keep, to_new * reset + to_new_h], 1))
+        to_reset = to_reset * reset * (1 - reset) + to_new * (new_h * reset * (1 - reset))
+        to_keep = to_keep * (keep * (1 - keep))
+        of_gates = steps.split(F, F.stack([to_new, to_reset, to_keep, to_new * reset + to_new_h], 1))
     upstream, keeps, factors = _upstream(F, steps, grad, result), steps.split(F, keep), steps.split(F, factors)
     hidden = _State(F, _or_zeros(F, grad_h, h0), steps.sizes[steps.order[-1]])
     gradients: list[Any] = [None] * len(steps.sizes)
@@ -383,6 +414,14 @@ def _rnn(F: Any, run: Run, inflow: Any, h0: Any, weight: Any, relu: bool, sizes:
     return steps.restore_shape(F, steps.join(F, outputs)), hidden.all()
 
 
+def _tanh_slope(F: AnyArray, result: AnyArray) -> tuple[AnyArray]:
+    return (1 - result * result,)
+
+
+def _relu_slope(F: AnyArray, result: AnyArray) -> tuple[AnyArray]:
+    return (F.where(result <= 0, 0, F.ones_like(result)),)
+
+
 def _rnn_step_back(F: Any, grad: Any, of_h: Any, slope: Any) -> tuple[Any]:
     return ((grad + of_h) * slope,)
 
@@ -392,7 +431,7 @@ def rnn_gradients(F: Any, run: Run, arguments: RnnGradients) -> tuple[Any, ...]:
     grad, grad_h, h0, weight, result, relu, sizes, reverse, needs = arguments
     steps = Steps(result.shape, sizes, reverse)
     h0, weight, result = F.conj(h0), F.conj(weight), F.conj(steps.table(F, result))
-    slopes = F.where(result <= 0, 0, F.ones_like(result)) if relu else 1 - result * result
+    (slopes,) = run(_relu_slope if relu else _tanh_slope, result)
     upstream, slopes = _upstream(F, steps, grad, result), steps.split(F, slopes)
     hidden = _State(F, _or_zeros(F, grad_h, h0), steps.sizes[steps.order[-1]])
     gradients: list[Any] = [None] * len(steps.sizes)
