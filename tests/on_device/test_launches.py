@@ -868,6 +868,27 @@ def test_launches_of_recurrent_cells(device: str, name: str, forward: int, backw
     assert launches(lambda: gc.autograd.grad(out, inputs, ones, retain_graph=True)) == backward
 
 
+#: Functions of 2 x 4 x 6 x 6 elements that only move them, so that halves are not converted.
+MOVES: dict[str, Callable[[Any], Any]] = {
+    "flip": lambda x: x.flip((0, 2)),
+    "rot90": lambda x: x.rot90(1, (2, 3)),
+    "pixel_shuffle": lambda x: F.pixel_shuffle(x, 2),
+    "pixel_unshuffle": lambda x: F.pixel_unshuffle(x, 3),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", MOVES)
+def test_launches_of_moves(device: str, name: str, dtype: Any) -> None:
+    x = drawn(np.random.default_rng(0), dtype, 2, 4, 6, 6)
+    agree(with_gradients(MOVES[name], x.to(device)), with_gradients(MOVES[name], x))
+    x = x.to(device).requires_grad_()
+    assert launches(lambda: MOVES[name](x)) == 1
+    out = MOVES[name](x)
+    ones = gc.ones_like(out)
+    assert launches(lambda: gc.autograd.grad(out, x, ones, retain_graph=True)) == 1
+
+
 # -- gates and cross products -------------------------------------------------------------------------------------
 
 

@@ -199,6 +199,7 @@ def _rearrange(K: Any, x: Any, split: tuple[int, ...], order: tuple[int, ...], s
 @linear(
     lambda F, grad, upscale_factor: F.pixel_unshuffle(grad, upscale_factor),
     path="nn.functional.pixel_shuffle",
+    computes_half_in_float=False,
     aliases=(".pixel_shuffle",),
     method=False,
     samples=lambda: [case(floats(2, 8, 2, 3), 2), case(floats(9, 1, 2), 3), case(floats(1, 2, 2, 2), 1)],
@@ -238,6 +239,7 @@ def pixel_shuffle(K, self, upscale_factor: int):
 @linear(
     lambda F, grad, downscale_factor: F.pixel_shuffle(grad, downscale_factor),
     path="nn.functional.pixel_unshuffle",
+    computes_half_in_float=False,
     aliases=(".pixel_unshuffle",),
     method=False,
     samples=lambda: [case(floats(2, 2, 4, 6), 2), case(floats(1, 3, 6), 3), case(floats(1, 2, 2, 2), 1)],
@@ -277,6 +279,7 @@ def pixel_unshuffle(K, self, downscale_factor: int):
 @linear(
     lambda F, grad, self_shape, groups: F.channel_shuffle(grad, self_shape[1] // groups if groups else 1),
     path="nn.functional.channel_shuffle",
+    computes_half_in_float=False,
     aliases=(".channel_shuffle",),
     method=False,
     samples=lambda: [case(floats(2, 6, 2, 3), 2), case(floats(1, 6, 3), 3), case(floats(1, 4, 2), 1)],

@@ -445,6 +445,7 @@ def adjoint(F, self):
 
 @linear(
     lambda F, grad, dims: F.flip(grad, dims),
+    computes_half_in_float=False,
     samples=lambda: [case(floats(2, 3), (0, -1)), case(floats(), (0,)), case(floats(2, 3), (1,))],
 )
 def flip(K, self, dims: Sizes):
@@ -490,6 +491,7 @@ def flipud(F, self):
 
 @linear(
     lambda F, grad, shifts, dims: F.roll(grad, tuple(-s for s in each(shifts)), dims),
+    computes_half_in_float=False,
     samples=lambda: [
         case(floats(2, 3), 2),
         case(floats(2, 3), (1, -1), (0, 1)),
@@ -518,6 +520,7 @@ def roll(K, self, shifts: Ints, dims: Ints | None = ()):
 @linear(
     lambda F, grad, k, dims: F.rot90(grad, -k, dims),
     node="Rot90Backward0",
+    computes_half_in_float=False,
     samples=lambda: [
         case(floats(2, 3)),
         case(floats(2, 3, 4), 2, (1, 2)),
@@ -547,7 +550,7 @@ def rot90(K, self, k: int = 1, dims: Ints = (0, 1)):
 # -- copies -----------------------------------------------------------------------------------------------------------
 
 
-@linear(same, contiguous=False, samples=lambda: [case(floats(2, 3)), case(floats())])
+@linear(same, contiguous=False, computes_half_in_float=False, samples=lambda: [case(floats(2, 3)), case(floats())])
 def clone(K, self, *, memory_format: Any = None):
     """Return a copy with the same order of elements in memory, or with the given `memory_format`.
 
