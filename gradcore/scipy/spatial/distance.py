@@ -143,16 +143,21 @@ _SHORT = {
 
 def _vectors(*values: Any) -> list[AnyTensor]:
     tensors = [inexact(t) for t in promote_arguments(*(v for v in values if v is not None))]
-    for t in tensors[:2]:
-        if t.ndim != 1:
-            raise ValueError("Input vector should be 1-D.")
+    _check_vectors(*tensors[:2])
     return [*tensors, *([None] * (len(values) - len(tensors)))]
+
+
+def _check_vectors(*vectors: AnyTensor) -> None:
+    if any(vector.ndim != 1 for vector in vectors):
+        raise ValueError("Input vector should be 1-D.")
 
 
 def _apply_to_vectors(metric: _Metric, u: Any, v: Any, w: Any = None, **settings: Any) -> AnyTensor:
     u, v, w = _vectors(u, v, w)
-    if w is not None and bool((w.detach() < 0).any()):
-        raise ValueError("Input weights should be all non-negative")
+    if w is not None:
+        _check_vectors(w)
+        if bool((w.detach() < 0).any()):
+            raise ValueError("Input weights should be all non-negative")
     return metric(u, v, w, **settings)
 
 
@@ -325,7 +330,10 @@ def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tupl
         settings["V"] = F.var(points, (0,))
     if name == "mahalanobis" and "VI" not in settings:
         settings["VI"] = F.transpose(F.linalg_inv(F.cov(F.transpose(points, 0, 1))), 0, 1)
-    return _METRICS[name], None if w is None else inexact(to_device_of(w, points)), settings
+    w = None if w is None else inexact(to_device_of(w, points))
+    if w is not None and tuple(w.shape) != (points.shape[1],):
+        raise ValueError(f"Weights must be a vector of {points.shape[1]} numbers, but their shape is {tuple(w.shape)}")
+    return _METRICS[name], w, settings
 
 
 def _apply_to_pairs(metric: Callable[..., Any], settings: dict[str, Any]) -> _Metric:
