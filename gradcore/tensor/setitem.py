@@ -26,7 +26,7 @@ from gradcore.dispatch.torch_function import hand_over, overriding_arguments
 from gradcore.ops.declare.checks import check_fits
 from gradcore.ops.declare.geometry import expand_shape
 from gradcore.ops.declare.table import OPS, Op
-from gradcore.ops.indexing.by_tensors import as_indices
+from gradcore.ops.indexing.by_tensors import as_indices, convert_values
 from gradcore.tensor.indexing import as_view_key, getitem, resolve
 from gradcore.tensor.to import warn_of_real_parts
 
@@ -152,11 +152,7 @@ def index_put_(self: AnyTensor, indices: Any, values: Any, accumulate: bool = Fa
 
 def _put(self: AnyTensor, indices: tuple[Any, ...], values: AnyTensor, accumulate: bool) -> Any:
     """Write like `index_put_`, with index tensors that have been checked."""
-    if values._dtype is not self._dtype:
-        raise RuntimeError(
-            f"Index put requires the source and destination dtypes match, got {self._dtype.scalar_name} for the "
-            f"destination and {values._dtype.scalar_name} for the source."
-        )
+    values = convert_values(functional, self, indices, values, accumulate)
     values = _outside_batches(values, self)
     inner = {level for t in (values, *indices) if t is not None for level in t._device.levels}
     if not inner.issubset(self._device.levels):

@@ -608,3 +608,26 @@ def test_masks_of_other_sizes_are_refused(dtype: gc.dtype) -> None:
     with pytest.raises(IndexError, match=r"at index 0 does not match .* at index 1"):
         x.index_put((gc.tensor([0]), gc.tensor([1, 1], dtype=dtype)), gc.tensor(1.0))
     assert x.sum() == 300
+
+
+def test_a_number_at_a_mask_is_converted() -> None:
+    """PyTorch writes a single number at a single mask by `masked_fill`, which converts it."""
+    mask = gc.tensor([False, True, True])
+    value = gc.tensor(2.5, dtype=gc.float32, requires_grad=True)
+    for key, expected in ((mask, [0, 2.5, 2.5]), ((None, mask), [0, 2.5, 2.5]), ([False, True, False], [0, 2.5, 0])):
+        x = gc.zeros(3, dtype=gc.float64)
+        x[key] = value
+        assert x.dtype is gc.float64
+        assert x.tolist() == expected
+        assert gc.autograd.grad(x.sum(), value)[0] == np.count_nonzero(expected)
+    x = gc.zeros(3, dtype=gc.int64)
+    x[mask] = gc.tensor([3.7])
+    assert x.tolist() == gc.index_put(gc.zeros(3, dtype=gc.int64), (mask,), gc.tensor(3.7)).tolist() == [0, 3, 3]
+    for indices, values, accumulate in [
+        ((mask,), gc.ones(2), False),
+        ((mask,), gc.tensor(1.0), True),
+        ((gc.tensor([1, 2]),), gc.tensor(1.0), False),
+        ((mask,), gc.tensor(1j), False),
+    ]:
+        with pytest.raises(RuntimeError, match="source and destination dtypes match"):
+            gc.zeros(3, dtype=gc.float64).index_put_(indices, values, accumulate)

@@ -99,6 +99,28 @@ def as_indices(F: Any, x: Tensor, indices: Any) -> tuple[Any, ...]:
     return tuple(results)
 
 
+def convert_values(F: Any, x: Tensor, indices: tuple[Any, ...], values: Tensor, accumulate: bool) -> Tensor:
+    """Return the values that are written into `x` at `indices`, in its dtype.
+
+    A single number at a mask, the only index, is converted, because PyTorch writes it by `masked_fill`.
+
+    Raises
+    ------
+    RuntimeError
+        If other values are of another dtype.
+    """
+    if values.dtype is x.dtype:
+        return values
+    masks = [each.dtype is dtypes.bool_ for each in indices if each is not None]
+    is_fill = masks == [True] and values.numel() == 1 and not accumulate
+    if not is_fill or (values.dtype.is_complex and not x.dtype.is_complex):
+        raise RuntimeError(
+            f"Index put requires the source and destination dtypes match, got {x.dtype.scalar_name} for the "
+            f"destination and {values.dtype.scalar_name} for the source."
+        )
+    return F.to(F.reshape(values, ()), x.dtype)
+
+
 @composite(
     inplace=True,
     samples=_index_put_cases,
@@ -115,17 +137,14 @@ def index_put(F, self, indices: Any, values, accumulate: bool = False):
     tensor([[0., 5.],
             [7., 0.]])
     """
-    if values.dtype is not self.dtype:
-        raise RuntimeError(
-            "Index put requires the source and destination dtypes match, got "
-            f"{self.dtype.scalar_name} for the destination and {values.dtype.scalar_name} for the source."
-        )
+    indices = as_indices(F, self, indices)
+    values = convert_values(F, self, indices, values, accumulate)
     if not indices and values.ndim > self.ndim:
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to indexing result of "
             f"shape {list(self.shape)}"
         )
-    return F.index_write(self, values, as_indices(F, self, indices), accumulate)
+    return F.index_write(self, values, indices, accumulate)
 
 
 # -- a vector of indices along a dim ----------------------------------------------------------------------------------
