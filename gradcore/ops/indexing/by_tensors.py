@@ -99,7 +99,7 @@ def as_indices(F: Any, x: Tensor, indices: Any) -> tuple[Any, ...]:
     return tuple(results)
 
 
-def convert_values(F: Any, x: Tensor, indices: tuple[Any, ...], values: Tensor, accumulate: bool) -> Tensor:
+def convert_values(F, x: Tensor, indices, values: Tensor, accumulate: bool) -> Tensor:
     """Return the values that are written into `x` at `indices`, in its dtype.
 
     A single number at a mask, the only index, is converted, because PyTorch writes it by `masked_fill`.
