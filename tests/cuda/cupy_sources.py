@@ -38,7 +38,7 @@ def sources() -> list[tuple[str, str, tuple[str, ...]]]:
         raise NotImplementedError  # nothing runs
 
     backend: Any = gc.ones(1, device="cuda").device.backend
-    short, long = ({c: cupy.empty((3, n), np.dtype(c)) for c in "efdbBhHiIlLqQ?"} for n in (5, 1000))
+    short, long = ({c: cupy.empty((3, n), np.dtype(c)) for c in "efdbBhHiIlLqQ?FD"} for n in (5, 1000))
     for arrays in (short, long):
         arrays["E"] = cupy.empty(arrays["e"].shape, gc.bfloat16.numpy)
     calls: list[tuple[Any, ...]] = [(backend._as_unsigned, short[x], short[y]) for x in "fd" for y in "BHIQ"]
@@ -48,6 +48,8 @@ def sources() -> list[tuple[str, str, tuple[str, ...]]]:
         (functools.partial(backend.reduction_kernel(name), axis=axis), arrays[c])
         for name, c, arrays, axis in product(_DECLARED, "eE", (short, long), (0, 1))
     ]
+    calls += [(backend._triangle_kernel, short[c], 3, 5, 0, True, cupy.empty((3, 5), c)) for c in "efdbhilBHILFD?"]
+    calls += [(backend._order_kernel, short["i"], 5, 5, cupy.empty((3, 5), "q"))]
     calls += [
         (backend._join_kernel(count), *[short[c]] * count, *[5] * count, cupy.empty((3, 5 * count), c))
         for count, c in product((2, _MOST_JOINED), "BHIQ")

@@ -27,6 +27,8 @@ CLASSES = "ReductionKernel", "ElementwiseKernel"
 MAKERS: dict[str, list[tuple[Any, ...]]] = {
     "_as_unsigned": [()],
     "_join_kernel": [(count,) for count in range(2, _MOST_JOINED + 1)],
+    "_order_kernel": [()],
+    "_triangle_kernel": [()],
     "_watch_kernel": [()],
     "extremum_kernel": [
         (order, with_value, np.zeros(1, dtype)) for order in "<>" for with_value in (0, 1) for dtype in ("f4", "f8")

@@ -889,6 +889,30 @@ def test_launches_of_moves(device: str, name: str, dtype: Any) -> None:
     assert launches(lambda: gc.autograd.grad(out, x, ones, retain_graph=True)) == 1
 
 
+# -- triangles and exchanges of rows -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, gc.bool, gc.int8, gc.complex128], ids=str)
+def test_triangles(device: str, dtype: Any) -> None:
+    x = drawn(np.random.default_rng(0), gc.float64, 3, 5, 6).mul(9).to(dtype)
+    views = (lambda x: x, lambda x: x.mT, lambda x: x[:, ::2, 1:], lambda x: x[:1].expand(3, 5, 6), lambda x: x[:, :0])
+    for view, diagonal in itertools.product(views, (0, 1, -2, 9, -(2**62))):
+        moved = view(x.to(device))
+        for function in (gc.tril, gc.triu):
+            agree([function(moved, diagonal)], [function(view(x), diagonal)], f"{function} {diagonal}")
+            assert launches(lambda f=function, x=moved, d=diagonal: f(x, d)) <= 1
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 1), (5, 5), (40, 40), (7, 4), (4, 7), (3, 0)])
+def test_exchanges_of_rows(device: str, rows: int, columns: int) -> None:
+    """Permutations that no single exchange undoes; larger matrices take no more launches."""
+    x = drawn(np.random.default_rng(0), gc.float64, 2, 3, rows, columns)
+    factors = gc.linalg.lu_factor(x)
+    there = [t.to(device) for t in factors]
+    agree(list(gc.lu_unpack(*there)), list(gc.lu_unpack(*factors)))
+    assert launches(lambda: gc.lu_unpack(*there)) <= 11
+
+
 # -- gates and cross products -------------------------------------------------------------------------------------
 
 

@@ -26,6 +26,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.cupy.backend import CupyBackend
 from gradcore.backends.numpy.openblas import SCIPY
 from gradcore.backends.portable.elementwise import Elementwise
+from gradcore.backends.portable.linear_algebra import LinearAlgebra
 from gradcore.backends.portable.movement import Movement
 from gradcore.backends.random import philox
 from tests.strict import api, capture
@@ -651,6 +652,10 @@ class StrictBackend(CupyBackend):
 
     #: By NumPy's functions, in the place of the ufuncs and kernels that CuPy makes.
     clamp, relu, join_arrays = Elementwise.clamp, Elementwise.relu, Movement.join_arrays  # type: ignore[assignment]
+    permutation = LinearAlgebra.permutation
+
+    def _triangle(self, name: str, x: Any, diagonal: int) -> Any:
+        return self.bodies[name](self, x, diagonal)
 
     def shares_memory(self, view: Any, x: Any) -> bool:
         return owner(view._a) is owner(x._a)

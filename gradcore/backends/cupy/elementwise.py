@@ -231,7 +231,22 @@ class CudaElementwise(CudaFusion, Elementwise):
 
     def _triangle(self, name: str, x: Any, diagonal: int) -> Any:
         bits = x.view(np.uint16) if _is_bfloat16(x.dtype) else x
-        return self.bodies[name](self, bits, diagonal).view(x.dtype)
+        if x.ndim < 2:
+            return self.bodies[name](self, bits, diagonal)  # which raises the error
+        rows, columns = x.shape[-2:]
+        out = self.allocate(x.shape, bits.dtype)
+        self._triangle_kernel(bits, rows, columns, max(-rows, min(diagonal, columns)), name == "tril", out)
+        return out.view(x.dtype)
+
+    @functools.cached_property
+    def _triangle_kernel(self) -> Callable[..., AnyArray]:
+        """Kernel that keeps the elements of matrices on and below, or above, a diagonal, and sets others to zero."""
+        body = """
+            const long long distance = i % columns - i / columns % rows;
+            kept = (is_lower ? distance <= diagonal : distance >= diagonal) ? element : T(0);"""
+        inputs = "T element, int64 rows, int64 columns, int64 diagonal, bool is_lower"
+        kernel: Callable[..., AnyArray] = self.xp.ElementwiseKernel(inputs, "T kept", body, "gradcore_triangle")
+        return kernel
 
     def masked_scale(self, x: Any, mask: Any, scale: float) -> Any:
         """Return ``x * mask * scale``, computed by one kernel, also when a vjp calls it."""

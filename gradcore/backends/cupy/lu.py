@@ -6,7 +6,8 @@ specify the factors after a failure.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
@@ -14,6 +15,7 @@ import numpy as np
 
 from gradcore.backends.portable.linear_algebra import LinearAlgebra
 from gradcore.core.errors import LinAlgError
+from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaLU"]
 
@@ -47,6 +49,26 @@ class CudaLU(LinearAlgebra):
             info = xp.where(info > min(m, n), 0, info).astype("int32")
         lu = columns.swapaxes(-1, -2)[:, :m, :n]
         return lu.reshape(a.shape), pivots[:, : min(m, n)].reshape(*batch, min(m, n)), info.reshape(batch)
+
+    def permutation(self, like: AnyArray, pivots: AnyArray, rows: int) -> AnyArray:
+        batch = pivots.shape[:-1]
+        order = self.xp.empty((*batch, 1, rows), np.int64)
+        self._order_kernel(self.xp.ascontiguousarray(pivots), pivots.shape[-1], rows, order)
+        return (order == self.xp.arange(rows)[:, None]).astype(like.dtype)
+
+    @functools.cached_property
+    def _order_kernel(self) -> Callable[..., AnyArray]:
+        """Kernel that returns which row comes to each place by exchanges, by following the place back."""
+        body = """
+            const long long matrix = i / rows;
+            origin = i % rows;
+            for (long long step = count - 1; step >= 0; --step) {
+                const long long other = exchanged[matrix * count + step] - 1;
+                origin = origin == step ? other : origin == other ? step : origin;
+            }"""
+        inputs, output = "raw T exchanged, int64 count, int64 rows", "int64 origin"
+        kernel: Callable[..., AnyArray] = self.xp.ElementwiseKernel(inputs, output, body, "gradcore_order_of_rows")
+        return kernel
 
     def solve_lu(self, lu: Any, pivots: Any, b: Any, adjoint: bool = False) -> Any:
         xp, (n, rows) = self.xp, b.shape[-2:]
