@@ -556,7 +556,8 @@ class GraphTask:
         is_list = type(grad) is list
         grads = [copy_if_shared(arithmetic.as_tensor(g)) for g in (grad if is_list else [grad])]
         for number, table in hooks.tensor.items():
-            grads[number] = call_tensor_hooks(table, grads[number])
+            if grads[number] is not None or not node.stands_for_several:
+                grads[number] = call_tensor_hooks(table, grads[number])
         for number, reference in hooks.retain.items():
             tensor = reference()
             if tensor is not None and grads[number] is not None:

@@ -127,6 +127,8 @@ class Node:
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
     _fresh: ClassVar[bool] = False
     is_accumulator: ClassVar[bool] = False
+    #: Whether eager execution would have several nodes in the place of this one, so that hooks see no None.
+    stands_for_several: ClassVar[bool] = False
     #: Whether tensors with this history are leaves: made by the user, or inputs of a transformation.
     is_graph_input: ClassVar[bool] = False
     #: The node whose backward this node calls, see `CopySlices`.

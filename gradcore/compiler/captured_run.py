@@ -46,9 +46,7 @@ class RecordedRun:
         The settings of the compiled function.
     """
 
-    def __init__(
-        self, recorder: Recorder, guards: Guards, reads_grads: bool, settings: Settings = DEFAULTS
-    ) -> None:  # fmt: skip
+    def __init__(self, recorder: Recorder, guards: Guards, reads_grads: bool, settings: Settings = DEFAULTS) -> None:
         self.reads_grads, self.settings = reads_grads, settings
         self.recorder, self.guards = recorder, guards
         self.tensors = [guard.tensor for guard in guards.tensors]

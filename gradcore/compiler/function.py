@@ -266,7 +266,8 @@ class CompiledFunction:
         """Return whether all code that ran has run before, so that the guards are complete."""
         new_code = watch.executed - self._observed.executed
         misses_reads = guards.skipped & names_in(new_code) or guards.reads_grads < reads_grads(new_code)
-        return self._observed.covers(watch) and not misses_reads
+        misses_methods = guards.misses_methods({code.co_qualname for code in new_code})
+        return self._observed.covers(watch) and not (misses_reads or misses_methods)
 
     def _stop(self, reason: Reason, offset: int | None) -> None:
         """Stop compiling the function at the instruction at `offset`; if that is None, let the next call find it."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gradcore.autograd.variables import TensorMeta, Variable, bump, version_counter
-from gradcore.compiler.autograd.node import Backward, as_freed, as_leaf, connect, with_history
+from gradcore.compiler.autograd.node import Backward, as_freed, as_leaf, connect, watch
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.numbers import RecordedFloat, RecordedInteger
 from gradcore.compiler.capture.reasons import Code
@@ -62,11 +62,14 @@ class LazyRun:
     ----------
     found : tuple of bool
         For each input tensor, whether the program computes its gradient.
+    watched : tuple of int
+        The tensors whose memory the program reads.
     """
 
     def __init__(self, program: Program, cpp: str | None, gradients: list[int | None]) -> None:
         self.program, self.cpp = program, cpp
         self.found = tuple(n is not None for n in gradients)
+        self.watched: tuple[int, ...] = ()
 
     @functools.cached_property
     def run(self) -> Callable[..., Any]:
@@ -98,15 +101,19 @@ class SpecializationWriter:
         half = self._connect(function, backward, saved, last_part) if self.backward.outs else None
         for t in self.backward.freed:
             metas = self.script.bind(() if self.recorder.program.symbols else (TensorMeta.of(t),))
-            last_part.lines.append(f"{self._name_result(t)} = freed({self.script.wrap(t, last_part)}, {metas})")
+            inputs = "".join(f"t{i}, " for i in self.backward.inputs)
+            freed = f"freed({self.script.wrap(t, last_part)}, {metas}, ({inputs}))"
+            last_part.lines.append(f"{self._name_result(t)} = {freed}")
         result = self._rebuild(self.run.result, last_part)
+        if half is not None:
+            self._watch(half, saved, last_part)
         programs = self._programs()
         self._leave_out_unused(programs, [result, *(line for part in self.script.parts for line in part.lines)])
         self._check_errors(programs)
         source = self._source(programs, result)
         self.script.scope |= {
             **self.guards.scope, "bump": bump, "wrap": as_leaf, "failed": function, "generator": default_generator,
-            "connect": connect, "freed": as_freed, "with_mode": _with_mode, "undone": _undo,
+            "connect": connect, "freed": as_freed, "watch": watch, "with_mode": _with_mode, "undone": _undo,
         }  # fmt: skip
         shown = [program for program in programs if program.calls]
         runs = [self.runnable(program) for program in shown]
@@ -136,7 +143,8 @@ class SpecializationWriter:
         call = f"({''.join(f'{name}, ' for name in saved_names)}), (({tensors}), ({arrays}), args, named, place)"
         device = bound(outs[0]._device)
         line = f"{targets}= connect({bound(half)}, {device}, ({''.join(f'{n}, ' for n in names)}), {call})"
-        last.lines.append(line)
+        bumps = (f"bump({self._name_result(t)})" for t in outs for _ in range(version_counter(t).version))
+        last.lines += [line, *bumps]
         return half
 
     def _reads_gradients(self, backward: Program) -> bool:
@@ -256,23 +264,36 @@ class SpecializationWriter:
 
     def _backward(self, function: Any, program: Program, saved: list[int], repeatable: bool) -> Backward:
         """Return the backward half of the specialization, with the function that runs `program`."""
-        is_shared, watched = self.recorder.memories_of(saved), (self.run.tensors, self.backward.outs)
         result = tuple(n is not None for n in self.backward.gradients)
         run = self.runnable(program)
         fresh = all(
             not set(each.outputs) & set(each.inputs) and len(set(each.outputs)) == len(each.outputs)
             for each in (program, *self.alone)
         )
-        shared = [tuple(i for i, t in enumerate(tensors) if is_shared(t._array)) for tensors in watched]
+        watched = self._find_sharing(self.run.tensors, saved)
         inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
-        counts = [version_counter(t).version for t in self.backward.outs]
-        versions = tuple((i, version) for i, version in enumerate(counts) if version)
         replay = repeatable, self.guards.changed_since
         pairs = zip(self.alone, self.backward.alone, strict=True)
         alone = tuple(LazyRun(each, self.run.settings.cpp, gradients) for each, (*_, gradients) in pairs)
         metas = () if self.recorder.program.symbols else tuple(map(TensorMeta.of, self.backward.outs))
-        facts: Any = reached, *shared, *replay, fresh, versions, alone, metas, tuple(self.backward.freed_with)
-        return Backward(function, with_history, run, inputs, result, *facts)
+        with_grad = tuple(grad is not None for grad in self.run.first_grads) if self.guards.reads_grads else ()
+        facts: Any = reached, watched, *replay, fresh, with_grad, alone, metas, tuple(self.backward.freed_with)
+        return Backward(function, run, inputs, result, *facts)
+
+    def _find_sharing(self, tensors: list[Any], numbers: Sequence[int]) -> tuple[int, ...]:
+        """Return the positions of the tensors that share memory with one of the values `numbers`."""
+        is_shared = self.recorder.memories_of(numbers)
+        return tuple(i for i, t in enumerate(tensors) if is_shared(t._array))
+
+    def _watch(self, half: Backward, saved: list[int], last: Part) -> None:
+        """Emit the line that watches tensors that the call has created, if they share memory with saved values."""
+        created = [(name, t) for t, name, _ in self.run.named.values() if name[0] != "t"]
+        names = [created[i][0] for i in self._find_sharing([t for _, t in created], saved)]
+        for run, program in zip(half.alone, self.alone, strict=True):
+            read_values = [n for n in saved if n in _find_read_values(program) or n in program.outputs]
+            run.watched = self._find_sharing(self.run.tensors, read_values)
+        if names:
+            last.lines.append(f"watch({self._name_result(self.backward.outs[0])}, ({', '.join(names)},))")
 
     def _name_result(self, t: Any) -> str:
         """Return the name of a result tensor in the source, a new one if it has none."""

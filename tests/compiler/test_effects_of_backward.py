@@ -512,3 +512,124 @@ def test_operations_are_imported_in_backward() -> None:
     """The finders of other packages are not code of the function."""
     done = subprocess.run([sys.executable, "-c", IMPORTING], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def exp_and_detached(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    h = (w * x).exp()
+    return h.sum(), h.detach()
+
+
+def gradient_as_factor(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    w.grad = None
+    ((w * x) ** 2).sum().backward()
+    return (w.exp() * w.grad).sum(), w.grad
+
+
+def gradient_that_is_set(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    w.grad = x * 2
+    return (w * w * w.grad).sum()
+
+
+def two_results(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    return (w * v).sum(), (w * v * x).sum()
+
+
+def branch_on_gradient(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    return ((w**2 * w.grad).sum() if w.grad is not None else (w**3 * x).sum()), x * 2
+
+
+def freed_and_other(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    loss = (w * x).exp().sum()
+    loss.backward()
+    return loss, (w * v).sum()
+
+
+def sum_alone(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    return w.sum(), x * 2
+
+
+def inner_gradient(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    (g,) = gc.autograd.grad(((w * x) ** 3).sum(), w, create_graph=True)
+    return (g * v).sum(), x * 2
+
+
+def constant_gradient(w: gc.Tensor, v: gc.Tensor, x: gc.Tensor) -> Any:
+    (g,) = gc.autograd.grad(((w * x) ** 3).sum(), w)
+    return (g * v.exp()).sum(), x * 2
+
+
+def second_gradient(w: gc.Tensor, v: gc.Tensor, result: Any) -> Any:
+    given = gc.autograd.grad(result, [w, v], create_graph=True, allow_unused=True)
+    found = [g.square().sum() for g in given if g is not None and g.requires_grad]
+    return gc.autograd.grad(sum(found), [w, v], allow_unused=True)
+
+
+def doubled(g: gc.Tensor) -> gc.Tensor:
+    return g * 2
+
+
+#: Functions, and what happens to their results, their arguments and gradients afterwards.
+AFTERWARDS: list[tuple[Any, Any]] = [
+    (exp_and_detached, lambda w, v, x, out: (out[1].mul_(2), out[0].backward())),
+    (exp_and_detached, lambda w, v, x, out: (out[1].detach().mul_(2), out[0].backward())),
+    (exp_and_detached, lambda w, v, x, out: (out[0].backward(retain_graph=True), out[1].add_(1), out[0].backward())),
+    (gradient_as_factor, lambda w, v, x, out: (out[1].mul_(2), out[0].backward())),
+    (gradient_as_factor, lambda w, v, x, out: (out[0].backward(retain_graph=True), out[0].backward())),
+    (gradient_that_is_set, lambda w, v, x, out: (out[0].backward(retain_graph=True), out[0].backward())),
+    (gradient_that_is_set, lambda w, v, x, out: (w.grad.detach().mul_(2), out[0].backward())),
+    (two_results, lambda w, v, x, out: (x.add_(1), out[0].backward())),
+    (two_results, lambda w, v, x, out: (x.add_(1), out[1].backward())),
+    (two_results, lambda w, v, x, out: (out[0].register_hook(doubled), out[1].backward())),
+    (two_results, lambda w, v, x, out: (out[0].register_hook(doubled), out[0].backward(), out[1].backward())),
+    (two_results, lambda w, v, x, out: (w.register_hook(doubled), out[1].backward(create_graph=True))),
+    (branch_on_gradient, lambda w, v, x, out: (out[0].backward(retain_graph=True), second_gradient(w, v, out[0]))),
+    (freed_and_other, lambda w, v, x, out: gc.autograd.grad(out[0], [w, v], allow_unused=True)),
+    (freed_and_other, lambda w, v, x, out: gc.autograd.grad(out[1], [w, v], allow_unused=True)),
+    (sum_alone, lambda w, v, x, out: (out[0].backward(), out[0].backward())),
+    (inner_gradient, lambda w, v, x, out: (w.register_hook(doubled), second_gradient(w, v, out[0]))),
+    (constant_gradient, lambda w, v, x, out: (w.register_hook(doubled), second_gradient(w, v, out[0]))),
+]
+
+
+def outcome_afterwards(function: Any, after: Any, compiles: bool) -> Any:
+    """Return what happens after a call, the gradients of the leaves, and the kind of the error that is raised."""
+    w, v = (gc.tensor(each, requires_grad=True) for each in ([0.5, 0.75], [0.25, 1.5]))
+    call = gc.compile(lambda x: function(w, v, x), options={"cpp": False}) if compiles else lambda x: function(w, v, x)
+    for _ in range(4):
+        w.grad = None
+        out = call(x := gc.tensor([1.0, -0.5]))
+    assert not compiles or call._specializations, call._left
+    try:
+        found = after(w, v, x, out if isinstance(out, tuple) else (out,))
+        parts = [part for each in found for part in (each if isinstance(each, tuple) else (each,))]
+        shown = [each.tolist() if isinstance(each, gc.Tensor) else None for each in parts]
+    except RuntimeError as error:
+        shown = [str(error)[:50]]
+    return shown, [None if t.grad is None else t.grad.tolist() for t in (w, v)]
+
+
+@pytest.mark.parametrize("number", range(len(AFTERWARDS)))
+def test_what_happens_between_call_and_backward_counts_as_in_eager_execution(number: int) -> None:
+    function, after = AFTERWARDS[number]
+    assert outcome_afterwards(function, after, True) == outcome_afterwards(function, after, False)
+
+
+@pytest.mark.filterwarnings("ignore:Converting a tensor with requires_grad=True to a scalar")
+def test_a_loss_whose_graph_is_freed_can_be_given_to_a_scheduler() -> None:
+    def train(compiles: bool) -> list[float]:
+        w = gc.ones(3, requires_grad=True)
+        optimizer = gc.optim.SGD([w], lr=0.125)
+        scheduler = gc.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+
+        def step(x: gc.Tensor) -> gc.Tensor:
+            optimizer.zero_grad()
+            loss = (w * x).square().sum()
+            loss.backward()
+            optimizer.step()
+            scheduler.step(loss)
+            return loss
+
+        call = gc.compile(step, options={"cpp": False}) if compiles else step
+        return [call(gc.ones(3)).item() for _ in range(5)]
+
+    assert train(True) == train(False)

@@ -885,6 +885,23 @@ def test_replaced_functions_of_the_library_are_seen(owner: Any, name: str, monke
     assert compiled(x).tolist() == function(x).tolist() == before
 
 
+def test_replaced_operators_of_another_branch_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls that guards are derived from may not have run the operators of the captured call."""
+    branches = [True]
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        return x + 1 if branches[0] else x / 4 - x
+
+    compiled, x = gc.compile(function, options={"cpp": False}), gc.ones(3)
+    compiled(x)
+    branches[0] = False
+    for _ in range(4):
+        compiled(x)
+    assert compiled._specializations
+    monkeypatch.setattr(gc.Tensor, "__truediv__", lambda self, other: self * other)
+    assert gc.equal(compiled(x), function(x))
+
+
 def test_the_dtype_of_autocasting_is_seen() -> None:
     def function(x: gc.Tensor) -> gc.Tensor:
         with gc.autocast("cpu"):

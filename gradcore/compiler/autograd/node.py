@@ -16,7 +16,7 @@ from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import Node, freed_error
 from gradcore.autograd.saved import SavedTensor, check_version
-from gradcore.autograd.variables import TensorMeta, Variable, new, tick, version_counter, wrap
+from gradcore.autograd.variables import TensorMeta, Variable, new, tick, wrap
 from gradcore.autograd.views import gradient_edge
 from gradcore.backends.registry import CPU
 from gradcore.compiler.capture.numbers import plain_numbers
@@ -27,7 +27,7 @@ from gradcore.tensor.random.generator import repeat_draws
 
 __all__ = ["Backward", "CompiledFunctionBackward", "ReplayedCall", "all_tensors_in", "as_freed", "as_leaf",
            "connect", "cut_history", "grad_of", "ignore", "tensors_in", "unique",
-           "with_grads", "with_history"]  # fmt: skip
+           "watch", "with_grads", "with_history"]  # fmt: skip
 
 
 class Backward(NamedTuple):
@@ -37,8 +37,6 @@ class Backward(NamedTuple):
     ----------
     function : callable
         The original function, called eagerly for higher derivatives.
-    chosen : callable
-        Function that returns the tensors with a history in a result, in order.
     run : callable
         The backward program: ``(*saved arrays, *upstream gradients) -> gradients``, of the `inputs` that have one.
     inputs : tuple of int
@@ -49,16 +47,14 @@ class Backward(NamedTuple):
         For each result, the positions in `inputs` of the tensors that it depends on.
     watched : tuple of int
         The tensors whose memory is saved.
-    watched_results : tuple of int
-        The results whose memory is saved.
     repeatable : bool
         Whether the function can be called again, because it has no side effects.
     changed : callable
         Function that describes the state that has changed since a call; see `Guards.changed_since`.
     fresh : bool
         Whether the gradients are new arrays.
-    versions : tuple of tuple of int
-        The positions of results that were written in place, and their version counts.
+    with_grad : tuple of bool
+        If the function reads ``.grad``, whether each tensor had a gradient before the call.
     alone : tuple
         If there are only a few results, for each one a backward program of its own (a `LazyRun`).
     metas : tuple of TensorMeta
@@ -68,17 +64,15 @@ class Backward(NamedTuple):
     """
 
     function: Callable[..., Any]
-    chosen: Callable[[Any], list[Any]]
     run: Callable[..., Any]
     inputs: tuple[int, ...]
     found: tuple[bool, ...]
     reached: tuple[frozenset[int], ...]
     watched: tuple[int, ...]
-    watched_results: tuple[int, ...]
     repeatable: bool
     changed: Callable[..., str | None]
     fresh: bool
-    versions: tuple[tuple[int, int], ...]
+    with_grad: tuple[bool, ...]
     alone: tuple[Any, ...]
     metas: tuple[TensorMeta, ...]
     freed: tuple[frozenset[int], ...]
@@ -92,17 +86,18 @@ ReplayedCall = tuple[tuple[Any, ...], tuple[Any, ...], tuple[Any, ...], dict[str
 class CompiledFunctionBackward(Node):
     """Backward node of a compiled function."""
 
-    __slots__ = ("_metas", "_n_outputs", "arrived", "call", "freed", "half", "results", "saved")
+    stands_for_several = True
+    __slots__ = ("_n_outputs", "_output_metas", "arrived", "call", "freed", "half", "results", "saved")
 
     half: Backward
     #: The call that can be repeated, or None after it has been freed.
     call: ReplayedCall | None
     #: The arrays saved for the backward program, or None after they have been freed.
     saved: Any
-    #: The results whose memory is among the saved arrays.
+    #: The tensors that the call has created, such as results and gradients, whose memory is among the saved arrays.
     results: Sequence[SavedTensor]
     _n_outputs: int
-    _metas: Sequence[TensorMeta]
+    _output_metas: Sequence[TensorMeta]
     #: If there are several results: those that the last backward came from, and those whose graph has been freed.
     arrived: Sequence[int]
     freed: frozenset[int]
@@ -111,12 +106,10 @@ class CompiledFunctionBackward(Node):
     def _fresh(self) -> bool:  # type: ignore[override]
         return self.half.fresh
 
-    @property
-    def _output_metas(self) -> Sequence[Any]:
-        return self._metas
-
     def release(self) -> None:
-        if self.saved is not None and self._n_outputs > 1:
+        if not self.saved:  # Without saved arrays, backward can be repeated.
+            return
+        if self._n_outputs > 1:
             self.freed = self.freed.union(*[self.half.freed[i] for i in self.arrived])
             if len(self.freed) < self._n_outputs:
                 return
@@ -145,7 +138,7 @@ class CompiledFunctionBackward(Node):
             if not self.freed.isdisjoint(present):
                 raise freed_error()
         if variables.last_write > self._seq:
-            for i in half.watched:
+            for i in (half if program is None else program).watched:
                 check_version(self.call[0][i], self._seq)  # type: ignore[index]
             for each in self.results:
                 each.check(self)
@@ -167,7 +160,7 @@ class CompiledFunctionBackward(Node):
         gradients = self._run_program(arriving, local.state.run)
         if gradients is not None:
             return gradients
-        dense = [_to_array(g, t) for g, t in zip(arriving, self._metas, strict=True)]
+        dense = [_to_array(g, t) for g, t in zip(arriving, self._output_metas, strict=True)]
         results = _insert_missing(local.state.run(half.run, *self.saved, *dense), half.found)
         affected = {i for each, g in zip(half.reached, arriving, strict=True) if g is not None for i in each}
         results = [g if i in affected else None for i, g in enumerate(results)]
@@ -182,7 +175,7 @@ class CompiledFunctionBackward(Node):
         program = self.check(arriving)
         if program is None:
             return None
-        dense = [_to_array(g, t) for g, t in zip(arriving, self._metas, strict=True) if g is not None]
+        dense = [_to_array(g, t) for g, t in zip(arriving, self._output_metas, strict=True) if g is not None]
         return _insert_missing(run(program.run, *self.saved, *dense), program.found)
 
 
@@ -197,26 +190,27 @@ def _insert_missing(gradients: Sequence[Any], exists: tuple[bool, ...]) -> Seque
 def connect(half: Backward, device: Any, results: Any, saved: Any, call: ReplayedCall) -> list[Any]:
     """Return the results of a program, all on one device, as tensors whose node is connected to the inputs."""
     tensors, node = call[0], new_node(CompiledFunctionBackward)
-    edges = tuple([gradient_edge(tensors[i]) for i in half.inputs])
+    edges = tuple([gradient_edge(tensors[i]) if has else None for i, has in zip(half.inputs, half.found, strict=True)])
     node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
     node.half, node.call, node.saved, node.results = half, call, saved, ()
     outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
     node.freed, node.arrived = frozenset(), ()
-    node._n_outputs, node._metas = len(outs), half.metas or [TensorMeta.of(t) for t in outs]
-    for i, version in half.versions:
-        version_counter(outs[i]).version = version
-    if half.watched_results:
-        node.results = [SavedTensor.save_output(outs[i], i) for i in half.watched_results]
+    node._n_outputs, node._output_metas = len(outs), half.metas or [TensorMeta.of(t) for t in outs]
     return outs
+
+
+def watch(out: Any, tensors: Sequence[Any]) -> None:
+    """Store the versions of tensors whose memory is saved for the backward of the result `out`."""
+    out._edge[0].results = [SavedTensor.save_output(t, t._edge[1] if t._edge else 0) for t in tensors]
 
 
 @contextmanager
 def cut_history(tensors: Sequence[Any]) -> Iterator[None]:
     """Make backward end at the nodes of `tensors` within the context, without calling their hooks.
 
-    Without this, a leaf would also receive gradients through the history of arguments.
+    Without this, a leaf would also receive gradients through the history of arguments, and hooks would run twice.
     """
-    nodes = {t._edge[0] for t in tensors if t._edge is not None}
+    nodes = {edge[0] for edge in map(gradient_edge, tensors) if edge is not None}
     before = [(node, node._edges, node._hooks) for node in nodes]
     for node in nodes:
         node._edges, node._hooks = (), None
@@ -253,14 +247,14 @@ def _to_array(grad: Any, meta: TensorMeta) -> Any:
     return backend.xp.asarray(grad, order="C")
 
 
-def as_freed(t: Any, metas: Sequence[TensorMeta]) -> Any:
+def as_freed(t: Any, metas: Sequence[TensorMeta] = (), inputs: Sequence[Any] = ()) -> Any:
     """Return the result `t` with a node that raises the error for a graph that has been freed by backward.
 
-    `metas` has the metadata of `t`, or is empty if its sizes differ between calls.
+    `metas` has the metadata of `t`, or is empty if its sizes differ between calls. `inputs` are its leaves.
     """
     node = new_node(CompiledFunctionBackward)
-    node._device, node._edges, node._seq, node._hooks = t._device, (), tick(), None
-    node._n_outputs, node._metas, node.saved = 1, metas or [TensorMeta.of(t)], None
+    node._device, node._edges, node._seq, node._hooks = t._device, tuple(map(gradient_edge, inputs)), tick(), None
+    node._n_outputs, node._output_metas, node.saved = 1, metas or [TensorMeta.of(t)], None
     t._edge = (node, 0)
     return t
 
@@ -285,20 +279,24 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     for t in tensors:
         check_version(t, node._seq)
     changed = half.changed(args, named, tensors, arrays)
+    if any(had and grad_of(t) is None for t, had in zip(tensors, half.with_grad, strict=False)):
+        changed = "the gradient of a tensor"
     if changed is not None:
         raise RuntimeError(
             "the gradients of a compiled function cannot be differentiated once something that it depends on has "
             f"changed: {changed}. Compute them before, or call it without gradcore.compile"
         )
     recorded = bool(local.state.mode & GRAD)
-    with enable_grad(), contextlib.nullcontext() if place is None else repeat_draws(place):
-        outs = half.chosen(half.function(*args, **named))
-    outs = [out for out in outs if not any(out is t for t in tensors)]
-    pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]
-    if not pairs:
-        return [None] * len(inputs)
-    outs, upstream = [out for out, _ in pairs], [g for _, g in pairs]
-    with cut_history(inputs):
+    # Since then, backward may have set gradients, and hooks may have been registered.
+    new_leaves = [t._autograd for t, had in zip(tensors, half.with_grad, strict=False) if not had]
+    with cut_history(inputs), with_grads(new_leaves, [None] * len(new_leaves)):
+        with enable_grad(), contextlib.nullcontext() if place is None else repeat_draws(place):
+            outs = with_history(half.function(*args, **named))
+        outs = [out for out in outs if not any(out is t for t in tensors)]
+        pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]
+        if not pairs:
+            return [None] * len(inputs)
+        outs, upstream = [out for out, _ in pairs], [g for _, g in pairs]
         gradients = gradients_of(outs, inputs, upstream, create_graph=recorded, allow_unused=True)
     return [arithmetic.from_tensor(g) for g in gradients]
 

@@ -51,9 +51,7 @@ class TracedBatch:
         The calls of the formula are added to it.
     """
 
-    def __init__(
-        self, optimizer: Any, batch: Any, options: dict[str, Any], grads: list[Any], program: Program
-    ) -> None:  # fmt: skip
+    def __init__(self, optimizer: Any, batch: Any, options: dict[str, Any], grads: list[Any], program: Program) -> None:
         self.batch = batch
         settings = batch.advance(optimizer.hyperparameters, options)[1]
         self.flags = {name: value for name, value in settings.items() if not is_number(value)}

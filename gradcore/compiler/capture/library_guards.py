@@ -151,6 +151,11 @@ class LibraryGuards(TensorGuards):
         may_be_computed = is_computed and name[0] != "_" and (has_run or is_constant)
         return may_be_computed or (has_run and name[:2] == "__") or name == "forward" or name in self.user_names
 
+    def misses_methods(self, names: set[str]) -> bool:
+        """Return whether these qualified names include special methods of guarded classes that have no guards."""
+        classes = {each.__name__ for each in self._seen if isinstance(each, type)}
+        return any(each.partition(".__")[0] in classes for each in names - self._executed_names if ".__" in each)
+
     def _names_of_library(self, owner: Any, names: Iterable[str]) -> None:
         """Guard attributes of a trusted module or class, as users may replace them."""
         scope = self.bind(vars(owner))

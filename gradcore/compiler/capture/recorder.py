@@ -290,10 +290,8 @@ class Recorder:
         """Return a captured number as a 0-dim tensor of the dtype that it has in arithmetic with the tensor `like`."""
         dtype = like._dtype if like._dtype.is_floating_point or like._dtype.is_complex else dtypes.get_default_dtype()
         if value.__class__ is RecordedInteger or like._device is not CPU or dtype.is_reduced:
-            self.stop(
-                Code.ELEMENTS,
-                "an integer is computed with together with a tensor, or a number with one of 16 bits or of a device",
-            )
+            text = "an integer is computed with together with a tensor, or a number with one of 16 bits or of a device"
+            self.stop(Code.ELEMENTS, text)
         if self.stopped is not None:
             return plain_numbers(value)
         return wrap(self.call("backend.scalar", self._cpu.scalar, (value, dtype.numpy), {}), CPU, dtype)
@@ -502,10 +500,6 @@ class Recorder:
             self.stop(Code.KERNEL, "a kernel draws random numbers")
         if self.stopped is not None:
             return key, counter
-        return self._drawn(key, counter, words, backend)
-
-    def _drawn(self, key: int, counter: int, words: Any, backend: Any) -> tuple[int, int]:
-        """Capture a draw from the default generator."""
         self.draws_default = True
         result = RecordedInt(key, self.new_value()), RecordedInt(counter, self.new_value())
         numbers = tuple(each.value for each in result)

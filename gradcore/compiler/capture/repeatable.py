@@ -301,8 +301,6 @@ def _find_parts(value: object, names: Collection[str]) -> list[object]:
                 parts.append(part.__func__)
             elif isinstance(part, types.MemberDescriptorType) and isinstance(value, cls):
                 parts.append(getattr(value, name, None))  # a slot
-            elif (
-                not isinstance(part, _FIELD) and getattr(part, "__objclass__", None) is not cls
-            ):  # not a method in C of the class itself
-                parts.append(part)
+            elif not isinstance(part, _FIELD) and getattr(part, "__objclass__", None) is not cls:
+                parts.append(part)  # It is no method in C of the class itself.
     return parts

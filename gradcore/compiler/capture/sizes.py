@@ -209,9 +209,8 @@ def _make_operator(operator: Operator, form: Form) -> Method | None:
     function, symbol = operator.function, operator.symbol
     if form == "in place":
         return None
-    if form == "right":
-        return lambda self, other: _compute(function, symbol, other, self)
-    return lambda self, other: _compute(function, symbol, self, other)
+    from_right = form == "right"
+    return lambda self, other: _compute(function, symbol, *((other, self) if from_right else (self, other)))
 
 
 def _make_conversion(name: str) -> Method:

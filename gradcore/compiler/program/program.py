@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import operator
 from collections.abc import Callable, Iterable
@@ -97,20 +98,6 @@ class Expression(NamedTuple):
         return self.text
 
 
-class _LockFreeProperty:
-    """Cached property without the lock that `functools.cached_property` takes before Python 3.12."""
-
-    def __init__(self, function: Callable[[Any], tuple[int, ...]]) -> None:
-        self.function, self.__doc__ = function, function.__doc__
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self.name = name
-
-    def __get__(self, instance: Any, owner: type) -> tuple[int, ...]:
-        result = instance.__dict__[self.name] = self.function(instance)
-        return result
-
-
 class _Call(NamedTuple):
     name: str
     function: Callable[..., Any]
@@ -133,12 +120,12 @@ class Call(_Call):
         The result, with `Value` in place of arrays: a value, a tuple or list of values, or None.
     """
 
-    @_LockFreeProperty
+    @functools.cached_property
     def read(self) -> tuple[int, ...]:
         """Return the numbers of the values among the arguments."""
         return tuple(values_in((self.args, self.named) if self.named else self.args))
 
-    @_LockFreeProperty
+    @functools.cached_property
     def outputs(self) -> tuple[int, ...]:
         """Return the numbers of the values among the results."""
         results = self.results
