@@ -104,6 +104,18 @@ def test_results_in_given_arrays_have_the_same_bits(
             np.testing.assert_allclose(kernel(*shifted[:, 1:], out=shifted[0, :-1]), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_exponentials_that_are_almost_subnormal(compiled: Any, dtype: str) -> None:
+    if dtype == "f8" and np.finfo(np.longdouble).eps > 1e-18:
+        pytest.skip("there is no more exact function here")
+    lowest = math.log(np.finfo(dtype).smallest_normal)
+    x = np.linspace(lowest, lowest + 1, 20_001).astype(dtype)[1:]
+    exact = np.exp(x.astype("f8" if dtype == "f4" else np.longdouble))
+    found = compiled.compute_by_loop(lambda F, x: F.exp(x), (x,))
+    errors = np.abs(found - exact) / np.spacing(exact.astype(dtype))
+    assert errors.max() < 1
+
+
 FUNCTIONS = {"erf": 4, "exp": 2, "expm1": 3, "log": 2, "log1p": 3, "tanh": 4}
 
 

@@ -48,7 +48,7 @@ struct Format<float> {
     static constexpr float log2_e = 1.44269504f, ln2_high = 0.693359375f, ln2_low = -2.12194440e-4f;
     static constexpr float round = 12582912.0f;  // 1.5 * 2**23: adding it rounds to a whole number
     static constexpr float lowest = -104.0f, lowest_normal = -87.3f, highest = 89.0f, minus_one = -18.0f, tanh_one = 9.1f;
-    static constexpr float lowest_half = -86.9f;  // above it, exp(x) / 2 is normal after rounding, too
+    static constexpr float lowest_half = -86.6f;  // above it, exp(x) / 2 is normal
     // (exp(x) - 1 - x) / x**2 for abs(x) < 0.35, and (log(1 + x) - x + x**2 / 2) / x**3 for 1 + x between the roots of 1/2
     // and of 2. Fitted by least squares, with weights adjusted until the error was even: .05 and .1 units of the results.
     static constexpr float exp_series[] = {0.49999994f,    0.166665196f,   4.16683927e-2f,
@@ -66,7 +66,7 @@ struct Format<double> {
                             ln2_low = 1.90821492927058770002e-10;
     static constexpr double round = 6755399441055744.0;
     static constexpr double lowest = -746.0, lowest_normal = -708.3, highest = 710.0, minus_one = -40.0, tanh_one = 22.0;
-    static constexpr double lowest_half = -708.0;
+    static constexpr double lowest_half = -707.7;
     // Taylor's series of (exp(x) - 1 - x) / x**2, and the series of atanh(x) / x in x**2 after the first term.
     static constexpr double exp_series[] = {1.0 / 2,      1.0 / 6,       1.0 / 24,       1.0 / 120,
                                             1.0 / 720,    1.0 / 5040,    1.0 / 40320,    1.0 / 362880,
