@@ -196,7 +196,9 @@ def voigt_profile(x: Any, sigma: Any, gamma: Any) -> Any:
     width = F.where(sigma == 0, 1, sigma) * math.sqrt(2)
     z = F.complex(x / width, gamma / width + 0 * x)
     convolved = F.real(F.special_of_one(z, "wofz")) / (width * math.sqrt(math.pi))
-    return F.where(sigma == 0, gamma / (math.pi * (x * x + gamma * gamma)), convolved)
+    # The gradients of the formula that is not chosen have to be finite: 0 * inf is NaN.
+    square = F.where(sigma == 0, x * x + gamma * gamma, 1)
+    return F.where(sigma == 0, gamma / (math.pi * square), convolved)
 
 
 def _shift_polynomial(name: str, of: str) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import doctest
 import inspect
+import math
 import re
 from typing import Any
 
@@ -295,6 +296,23 @@ def test_polynomials_of_high_degree(name: str, degree: int) -> None:
     expected = getattr(scipy.special, f"eval_{name}")(degree, *further, x)
     found = getattr(special, f"eval_{name}")(degree, *further, gc.tensor(x))
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("degree", [math.inf, -math.inf, math.nan, 1e18, 2.5])
+def test_polynomials_of_degrees_without_a_recurrence(degree: float) -> None:
+    expected = scipy.special.eval_legendre(degree, 0.3)
+    np.testing.assert_allclose(special.eval_legendre(gc.tensor(degree, dtype=gc.float64), 0.3).numpy(), expected)
+
+
+def test_gradients_of_voigt_profile_at_the_center_of_a_normal_distribution() -> None:
+    x, sigma, gamma = (gc.tensor([v, v], dtype=gc.float64) for v in (0.0, 2.0, 0.0))
+    sigma[1] = 0.0
+    gamma[1] = 0.5
+    inputs = [t.requires_grad_() for t in (x, sigma, gamma)]
+    gradients = gc.autograd.grad(special.voigt_profile(*inputs).sum(), inputs)
+    density = 1 / math.sqrt(8 * math.pi)
+    expected = ([0, 0], [-density / 2, 0], [-1 / (4 * math.pi), -4 / math.pi])
+    np.testing.assert_allclose([g.numpy() for g in gradients], expected, atol=1e-15)
 
 
 def test_parameters_out_of_range() -> None:

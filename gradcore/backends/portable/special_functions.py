@@ -49,7 +49,7 @@ class SpecialFunctions:
         dtype = arrays[0].dtype
         if dtype.kind not in "fc":
             raise NotImplementedError(f"\"{name}\" not implemented for '{from_numpy(dtype).scalar_name}'")
-        if name in _WHOLE or (name.startswith("eval_") and bool((arrays[0] == arrays[0].round()).all())):
+        if name in _WHOLE or (name.startswith("eval_") and _are_degrees(arrays[0])):
             # SciPy's recurrences for integers are exact where its hypergeometric functions for other degrees cancel.
             arrays = (arrays[0].astype("int64"), *arrays[1:])
         if self.has_special_function(name):
@@ -58,6 +58,11 @@ class SpecialFunctions:
         on_host = _choose_result(function, name, branch, [self.to_host(a) for a in arrays], dtype)
         result: Array = self.from_host(on_host)
         return result
+
+
+def _are_degrees(x: Array) -> bool:
+    """Return whether all elements are integers that a recurrence, whose time is proportional to them, can reach."""
+    return bool(((x == x.round()) & (abs(x) <= 1e6)).all())
 
 
 def _choose_result(function: Any, name: str, which: str, arrays: Sequence[Array], dtype: np.dtype[Any]) -> Array:
