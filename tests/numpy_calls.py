@@ -37,7 +37,7 @@ around: A, 1; A; I
 array: A; [1.0, 2]; A, ndmin=3; I, float
 array_equal: A, A; A, B
 array_equiv: A, A
-array_split: V, 3; A, 2, axis=1; V, [1, 3]
+array_split: V, 3; A, 2, axis=1; V, [1, 3]; V, 2.5
 asanyarray: A
 asarray: A; [1, 2]; I, dtype=float
 asarray_chkfinite: A
@@ -275,7 +275,7 @@ sinh: A; C
 sort: A; A, 0; A, None; C; I
 sort_complex: V
 spacing: A; E
-split: V, 3; A, [1, 2], axis=1
+split: V, 3; V, 3.0; A, [1, 2], axis=1
 sqrt: A; C; I; M
 square: A; C; I
 squeeze: A[None]; A[None], 0
@@ -391,7 +391,7 @@ nanpercentile: A[:, :0], 30
 pad: A[:, :0], 1
 power: I, I
 repeat: A, True
-roll: V, (0, 1)
+roll: V, (0, 1); V, np.array([0, 1])
 setdiff1d: np.array([1, 2], np.uint8), V
 var: C, where=M; A[:, :0], ddof=1; A, where=M, ddof=14
 vander: E[0]
@@ -427,6 +427,7 @@ pad: A, 1.5; A, (-1, 0), "mean"; A, 1, dtype="f2"; A, 1, "edge", constant_values
 partition: V, None
 power: I, -1
 resize: V, (-1, 3)
+split: V, 2.5
 std: A, (0, True)
 sum: A, where=M[None]
 tensordot: A[:, :1], B.T, 1

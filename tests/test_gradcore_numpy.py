@@ -297,6 +297,22 @@ def test_results_into_given_memory() -> None:
         np.sin(x, out=gc.zeros(2, dtype=gc.int64))
 
 
+def test_clip_leaves_elements_that_a_mask_excludes() -> None:
+    x, mask = np.array([-1.0, 0.5, 3.0, 4.0]), np.array([True, False, True, False])
+    for low, high in ((0.0, 1.0), (None, 1.0), (0.0, None)):
+        expected = np.clip(x, low, high, out=np.full(4, 7.0), where=mask)
+        out = gc.full((4,), 7.0, dtype=gc.float64)
+        assert gnp.clip(gc.tensor(x), low, high, out=out, where=mask) is out
+        np.testing.assert_array_equal(out.numpy(), expected)
+
+
+def test_powers_of_integers_in_batches() -> None:
+    x, y = gc.tensor([2, 3]), gc.tensor([3, 2])
+    assert gc.vmap(gnp.power)(x, y).tolist() == [8, 9]
+    with pytest.raises(ValueError, match="negative integer powers"):
+        gc.vmap(gnp.power)(x, -y)
+
+
 def test_masked_elements_have_no_derivative() -> None:
     x = gc.tensor([0.0, 2.0, -1.0], dtype=gc.float64, requires_grad=True)
     np.log(x, where=x.detach() > 0).sum().backward()

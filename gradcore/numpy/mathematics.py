@@ -93,9 +93,10 @@ def clip(
         return write_out(F.clone(x), out)
     bounds = [b for b in (low, high) if b is not None]
     if kwargs:
+        written = {name: kwargs[name] for name in ("casting", "where") if name in kwargs}
         for bound, function in ((low, np.maximum), (high, np.minimum)):
             x = x if bound is None else UFUNCS[function](x, bound, **kwargs)
-        return write_out(x, out)
+        return write_out(x, out, **written)
     if (
         all(b.__class__ in (int, float) for b in bounds)
         and (x._dtype.is_floating_point or all(b.__class__ is int for b in bounds))

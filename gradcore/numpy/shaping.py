@@ -180,9 +180,7 @@ def flipud(m: ArrayLike) -> Tensor:
 def roll(a: ArrayLike, shift: ArrayLike, axis: ArrayLike | None = None) -> Tensor:
     x = tensor_of(a)
     if axis is None:
-        return F.roll(x.reshape(-1), (int(shift if isinstance(shift, Tensor) else np.sum(shift)),), (0,)).reshape(
-            x.shape
-        )
+        return F.roll(x.reshape(-1), (int(np.sum(shift)),), (0,)).reshape(x.shape)
     shifts, axes = np.broadcast_arrays(shift, axis)
     return F.roll(x, tuple(shifts.ravel().tolist()), tuple(axis_of(i, x.ndim) for i in axes.ravel().tolist()))
 
@@ -365,7 +363,7 @@ def _cuts(indices_or_sections: Any) -> Any:
     if isinstance(indices_or_sections, Tensor):
         indices_or_sections = indices_or_sections.tolist()
     several = np.ndim(indices_or_sections) > 0
-    return [index(i) for i in indices_or_sections] if several else index(indices_or_sections)
+    return [index(i) for i in indices_or_sections] if several else int(indices_or_sections)
 
 
 def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
@@ -374,7 +372,7 @@ def array_split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list
 
 def split(ary: ArrayLike, indices_or_sections: Any, axis: int = 0) -> list[Tensor]:
     x, cuts = tensor_of(ary), _cuts(indices_or_sections)
-    if isinstance(cuts, int) and x.shape[axis] % cuts:
+    if isinstance(cuts, int) and x.shape[axis] % float(indices_or_sections):
         raise ValueError("array split does not result in an equal division")
     return array_split(x, cuts, axis)
 

@@ -74,7 +74,7 @@ def _check_core(name: str, signature: str, a: Tensor, b: Tensor, sizes: Callable
 
 def _integer_power(x: Tensor, y: Tensor | int) -> AnyTensor:
     """Raise integers to powers that are not negative, as the result would not be an integer."""
-    if bool((y < 0).any() if isinstance(y, Tensor) else y < 0):
+    if F.holds_anywhere(y < 0) if isinstance(y, Tensor) else y < 0:
         raise ValueError("Integers to negative integer powers are not allowed.")
     return F.pow(x, y)
 
