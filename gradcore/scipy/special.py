@@ -171,12 +171,12 @@ def gdtrc(a: Any, b: Any, x: Any) -> Any:
 
 @_compose(2)
 def pdtr(k: Any, m: Any) -> Any:
-    return F.where(m < 0, math.nan, F.igammac(F.floor(k) + 1, m))
+    return F.where((k < 0) | (m < 0), math.nan, F.igammac(F.floor(k) + 1, m))
 
 
 @_compose(2)
 def pdtrc(k: Any, m: Any) -> Any:
-    return F.where(m < 0, math.nan, F.igamma(F.floor(k) + 1, m))
+    return F.where((k < 0) | (m < 0), math.nan, F.igamma(F.floor(k) + 1, m))
 
 
 @_compose(3)

@@ -322,7 +322,9 @@ def test_parameters_out_of_range() -> None:
         expected = getattr(scipy.special, name)(*args)
         given = (gc.tensor(a) if isinstance(a, np.ndarray) else a for a in args)
         np.testing.assert_allclose(getattr(special, name)(*given).numpy(), expected)
-    assert special.pdtr(1, gc.tensor(-1.0)).isnan()
+    for k, m in ((1, -1.0), (-1, 2.0), (-0.5, 2.0)):
+        assert special.pdtr(k, gc.tensor(m)).isnan()
+        assert special.pdtrc(k, gc.tensor(m)).isnan()
     with pytest.raises(ValueError, match="has to be an integer"):
         special.polygamma(1.5, gc.tensor(1.0))
 

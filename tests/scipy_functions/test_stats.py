@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,14 @@ def test_shapes_that_are_not_valid(name: str) -> None:
                 expected = getattr(theirs, method)(x, *shapes)
             found = getattr(mine, method)(x, *map(gc.tensor, shapes)).numpy()
             np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12, err_msg=method)
+
+
+@pytest.mark.parametrize("name", DISCRETE)
+def test_probability_of_nan_is_nan(name: str) -> None:
+    shapes = {"binom": (3, 0.35), "nbinom": (3, 0.35)}.get(name, (0.35,))
+    for method in ("pmf", "logpmf", "cdf", "sf"):
+        found = getattr(getattr(stats, name), method)(gc.tensor([1.0, math.nan], dtype=gc.float64), *shapes)
+        assert found.isnan().tolist() == [False, True], method
 
 
 def test_moments_of_equal_numbers_are_nan() -> None:

@@ -231,8 +231,8 @@ class DiscreteDistribution(_Probabilities):
         outside = (k < low) | (k != F.floor(k))
         if high is not None:
             outside = outside | (k > high)
-        k = F.where(outside, low, k)
-        return self._mark_invalid(F.where(outside, -math.inf, self._log_mass(k, *shapes)), shapes)
+        mass = F.where(outside, -math.inf, self._log_mass(F.where(outside, low, k), *shapes))
+        return self._mark_invalid(F.where(F.isnan(k), k, mass), shapes)
 
     def pmf(self, k: ArrayLike, *args: ArrayLike, **settings: ArrayLike) -> AnyTensor:
         """Return the probability."""
