@@ -72,11 +72,10 @@ def _check_core(name: str, signature: str, a: Tensor, b: Tensor, sizes: Callable
         )
 
 
-def _integer_power(x: Tensor, y: Tensor | int) -> AnyTensor:
-    """Raise integers to powers that are not negative, as the result would not be an integer."""
+def _check_exponent(y: Any) -> None:
+    """Raise NumPy's error for integers to be raised to a negative power, as the result would not be an integer."""
     if F.holds_anywhere(y < 0) if isinstance(y, Tensor) else y < 0:
         raise ValueError("Integers to negative integer powers are not allowed.")
-    return F.pow(x, y)
 
 
 def _vecdot(a: Tensor, b: Tensor) -> AnyTensor:
@@ -202,12 +201,13 @@ class Ufunc:
             tuple(map(dtypes.from_numpy, codes)) for codes in (loop[: self.nin], loop[self.nin :])
         )
 
-        if self.operation == "pow" and output_dtypes[0].category == dtypes.INTEGER:
-            compute = _integer_power
+        is_integer_power = self.operation == "pow" and output_dtypes[0].category == dtypes.INTEGER
         # An operation that is given a number computes in the dtype of its tensors.
         is_uniform = len(set(input_dtypes)) == 1
 
         def convert_and_call(*values: Any) -> Any:
+            if is_integer_power:
+                _check_exponent(values[1])
             like = next(x for x in values if isinstance(x, Tensor))
             operands = [
                 cast(x, input_dtype)
@@ -226,7 +226,7 @@ class Ufunc:
                 k is d or (k in _WEAK and i in scalars) for i, (k, d) in enumerate(zip(key, input_dtypes, strict=True))
             )
         )
-        if dtype is not None or self.nout > 1 or not plain:
+        if dtype is not None or self.nout > 1 or not plain or is_integer_power:
             if dtype is None:
                 self._plans[key] = convert_and_call
             return convert_and_call
