@@ -306,6 +306,12 @@ def test_clip_leaves_elements_that_a_mask_excludes() -> None:
         np.testing.assert_array_equal(out.numpy(), expected)
 
 
+def test_gradient_at_distances_in_batches() -> None:
+    y, x = gc.tensor([[0.2, 0.3, 0.7], [0.1, 0.5, 0.6]]), gc.tensor([[0.0, 1.0, 3.0], [1.0, 2.0, 2.5]])
+    found = gc.vmap(gnp.gradient)(y, x)
+    np.testing.assert_allclose(found, [np.gradient(*each) for each in zip(y.numpy(), x.numpy(), strict=True)], 1e-5)
+
+
 def test_powers_of_integers_in_batches() -> None:
     x, y = gc.tensor([2, 3]), gc.tensor([3, 2])
     assert gc.vmap(gnp.power)(x, y).tolist() == [8, 9]

@@ -413,7 +413,7 @@ def gradient(f: ArrayLike, *varargs: ArrayLike, axis: Axis = None, edge_order: i
     x = inexact(tensor_of(f))
     axes = axes_of(axis, x.ndim)
     spacings = list(varargs) or [1.0]
-    if len(spacings) == 1 and np.ndim(spacings[0]) == 0:
+    if len(spacings) == 1 and not tensor_of(spacings[0]).ndim:
         spacings = spacings * len(axes)
     if len(spacings) != len(axes):
         raise TypeError("invalid number of arguments")
