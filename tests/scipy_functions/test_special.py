@@ -377,3 +377,16 @@ def test_universal_functions_of_scipy_name_those_with_derivatives() -> None:
         scipy.special.gamma(x)
     assert scipy.special.gamma(x.detach()).tolist() == pytest.approx([np.sqrt(np.pi), 1.0])
     assert scipy.special.erf(x).requires_grad
+
+
+def test_derivatives_at_zero_of_distributions_with_a_finite_density_there() -> None:
+    """The density at zero is ``0**0`` times a constant for a shape parameter of one."""
+    zero = gc.zeros((), dtype=gc.float64, requires_grad=True)
+    for result, density in (
+        (special.betainc(1.0, 1.5, zero), 1.5),
+        (special.gammainc(1.0, zero), 1.0),
+        (special.gammaincc(1.0, zero), -1.0),
+        (special.fdtr(2.0, 3.0, zero), 1.0),
+        (special.chdtr(2.0, zero), 0.5),
+    ):
+        assert gc.autograd.grad(result, zero)[0].item() == pytest.approx(density)

@@ -267,7 +267,7 @@ def _order_slope(F, order, x):
 
 @elementwise(
     self=lambda F, t, self, other: t * _order_slope(F, self, other),
-    other=lambda F, t, self, other: t * F.exp((self - 1) * F.log(other) - other - F.lgamma(self)),
+    other=lambda F, t, self, other: t * F.exp(F.xlogy(self - 1, other) - other - F.lgamma(self)),
     promotion="float -complex",
     domain=(0.3, 3),
     aliases=("special.gammainc",),
@@ -285,7 +285,7 @@ def igamma(self, other):
 
 @elementwise(
     self=lambda F, t, self, other: -t * _order_slope(F, self, other),
-    other=lambda F, t, self, other: -t * F.exp((self - 1) * F.log(other) - other - F.lgamma(self)),
+    other=lambda F, t, self, other: -t * F.exp(F.xlogy(self - 1, other) - other - F.lgamma(self)),
     promotion="float -complex",
     domain=(0.3, 3),
     aliases=("special.gammaincc",),

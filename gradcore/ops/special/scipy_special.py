@@ -254,7 +254,7 @@ _ONE = {
 
 
 def _gamma_density(F, a, x):
-    return F.exp((a - 1) * F.log(x) - x - F.lgamma(a))
+    return F.exp(F.xlogy(a - 1, x) - x - F.lgamma(a))
 
 
 def _lower_degree(F, n):
@@ -404,7 +404,7 @@ _TWO = {
 
 
 def _beta_density(F, a, b, x):
-    return F.exp((a - 1) * F.log(x) + (b - 1) * F.log1p(-x) - F.special_of_two(a, b, "betaln"))
+    return F.exp(F.xlogy(a - 1, x) + F.xlog1py(b - 1, -x) - F.special_of_two(a, b, "betaln"))
 
 
 def _beta_slope(F, a, b, x, position):

@@ -286,7 +286,7 @@ def _t(x: ArrayLike, df: ArrayLike) -> ArrayLike:
 
 def _f(x: ArrayLike, m: ArrayLike, n: ArrayLike) -> ArrayLike:
     return (
-        m / 2 * F.log(m) + n / 2 * F.log(n) + (m / 2 - 1) * F.log(x) - (m + n) / 2 * F.log(n + m * x)
+        m / 2 * F.log(m) + n / 2 * F.log(n) + F.xlogy(m / 2 - 1, x) - (m + n) / 2 * F.log(n + m * x)
         - _betaln(m / 2, n / 2)
     )  # fmt: skip
 
