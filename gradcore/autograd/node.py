@@ -129,6 +129,8 @@ class Node:
     is_accumulator: ClassVar[bool] = False
     #: Whether eager execution would have several nodes in the place of this one, so that hooks see no None.
     stands_for_several: ClassVar[bool] = False
+    #: For such nodes with several outputs: for each output, the other outputs that are computed from it.
+    feeds: Sequence[frozenset[int]] = ()
     #: Whether tensors with this history are leaves: made by the user, or inputs of a transformation.
     is_graph_input: ClassVar[bool] = False
     #: The node whose backward this node calls, see `CopySlices`.
@@ -209,6 +211,12 @@ class Node:
         reference, outer_number = getattr(self, "_rebased", None) or (None, 0)
         outer = None if reference is None else reference()
         return (self, number) if outer is None else (outer, outer_number)
+
+    def copy_tensor_hooks(self, outs: Sequence[AnyTensor]) -> None:
+        """Register the tensor hooks of this node's outputs on `outs`, the outputs after they were computed again."""
+        for number, hooks in () if self._hooks is None else self._hooks.tensor.items():
+            node, i = outs[number]._edge
+            node._own_hooks().tensor.setdefault(i, {}).update(hooks)
 
     def _register_hook_dict(self, hooks: dict[int, Any]) -> None:
         self._own_hooks().tensor.setdefault(0, {}).update(hooks)

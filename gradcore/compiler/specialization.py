@@ -264,20 +264,19 @@ class SpecializationWriter:
 
     def _backward(self, function: Any, program: Program, saved: list[int], repeatable: bool) -> Backward:
         """Return the backward half of the specialization, with the function that runs `program`."""
-        result = tuple(n is not None for n in self.backward.gradients)
-        run = self.runnable(program)
+        result, run = tuple(n is not None for n in self.backward.gradients), self.runnable(program)
         fresh = all(
             not set(each.outputs) & set(each.inputs) and len(set(each.outputs)) == len(each.outputs)
             for each in (program, *self.alone)
         )
         watched = self._find_sharing(self.run.tensors, saved)
         inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
-        replay = repeatable, self.guards.changed_since
         pairs = zip(self.alone, self.backward.alone, strict=True)
         alone = tuple(LazyRun(each, self.run.settings.cpp, gradients) for each, (*_, gradients) in pairs)
         metas = () if self.recorder.program.symbols else tuple(map(TensorMeta.of, self.backward.outs))
         with_grad = tuple(grad is not None for grad in self.run.first_grads) if self.guards.reads_grads else ()
-        facts: Any = reached, watched, *replay, fresh, with_grad, alone, metas, tuple(self.backward.freed_with)
+        further = with_grad, alone, metas, tuple(self.backward.freed_with), tuple(self.backward.feeds)
+        facts: Any = reached, watched, repeatable, self.guards.changed_since, fresh, *further
         return Backward(function, run, inputs, result, *facts)
 
     def _find_sharing(self, tensors: list[Any], numbers: Sequence[int]) -> tuple[int, ...]:

@@ -298,3 +298,49 @@ def test_a_backward_frees_only_what_it_reaches(seed: int) -> None:
     compiled = gc.compile(model, options={"cpp": False}, dynamic=seed % 4 == 3)
     assert backward_runs(compiled, model, seed) == wanted
     assert compiled._compiled_call_impl._specializations
+
+
+def _features_and_loss(x: Any, w: Any) -> tuple[Any, Any]:
+    features = (w * x).exp()
+    return features, (features * w).sum()
+
+
+def _observe(how: str, features: Any) -> Any:
+    if how == "hook":
+        return features.register_hook(lambda grad: grad * 3)
+    return features.retain_grad() if how == "retain_grad" else None
+
+
+@pytest.mark.parametrize("how", ["hook", "retain_grad", "grad"])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_by_a_result_that_another_one_is_computed_from_are_refused(how: str, create_graph: bool) -> None:
+    """The part that flows from one result to the other is inside of the program."""
+    compiled = gc.compile(_features_and_loss)
+    x, w = gc.tensor([0.7, 1.1]), gc.tensor([0.3, 0.5], requires_grad=True)
+    for _ in range(4):
+        features, loss = compiled(x, w)
+    _observe(how, features)
+    with pytest.raises(RuntimeError, match="is computed from it inside"):
+        gc.autograd.grad(loss, features if how == "grad" else w, create_graph=create_graph)
+    # Backward from this result alone is as in eager execution.
+    found = []
+    for function in (compiled, _features_and_loss):
+        features, _ = function(x, w)
+        _observe(how, features)
+        found.append([t.tolist() for t in gc.autograd.grad(features.sum(), [features, w] if how == "grad" else [w])])
+    assert found[0] == found[1]
+
+
+def test_hooks_of_results_run_in_second_derivatives() -> None:
+    """The derivative of the exponential is its result, whose hooks change what flows back through it."""
+    w = gc.tensor([0.3, 0.5], dtype=gc.float64, requires_grad=True)
+    compiled = gc.compile(lambda x: (w * x).exp())
+    x = gc.tensor([0.7, 1.1], dtype=gc.float64)
+    for _ in range(4):
+        found = []
+        for function in (compiled, lambda x: (w * x).exp()):
+            result = function(x)
+            result.register_hook(lambda grad: grad * 3)
+            (first,) = gc.autograd.grad(result.sum(), w, create_graph=True)
+            found.append(gc.autograd.grad(first.sin().sum(), w)[0].tolist())
+        assert found[0] == pytest.approx(found[1])

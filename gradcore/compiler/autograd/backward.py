@@ -59,6 +59,7 @@ class RecordedBackward:
         self.gradients: list[int | None] = []
         self.reached: list[frozenset[int]] = []
         self.freed_with: list[frozenset[int]] = []
+        self.feeds: list[frozenset[int]] = []
         self.mark = 0
         self.alone: list[tuple[list[Call], int, list[int | None]]] = []
         self.histories = {i: _state_of_history(t) for i, t in enumerate(tensors) if t._edge is not None}
@@ -121,7 +122,7 @@ class RecordedBackward:
     def _record_alone(self, outs: list[Any]) -> None:
         """Capture the gradients of each result alone, for a backward from a loss returned with other results."""
         calls = self.recorder.program.calls
-        whole = self.outs, self.given, self.reached, self.freed_with, self.gradients
+        whole = self.outs, self.given, self.reached, self.freed_with, self.feeds, self.gradients
         # On a device, each program would hold memory.
         if not 1 < len(self.outs) <= _MOST_ALONE or self.recorder.program.backend or self.recorder.program.symbols:
             return
@@ -130,7 +131,7 @@ class RecordedBackward:
             self._record_gradients([t])
             self.alone.append((calls[end:], self.given[0], self.gradients))
             del calls[end:]
-        self.outs, self.given, self.reached, self.freed_with, self.gradients = whole
+        self.outs, self.given, self.reached, self.freed_with, self.feeds, self.gradients = whole
 
     def _record_gradients(self, outs: list[Any]) -> bool:
         """Capture the gradients of some results; return False if their graph has been freed."""
@@ -159,6 +160,8 @@ class RecordedBackward:
         self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in reachable]
         inner = [*enumerate(each - nodes for each in reachable)]
         self.freed_with = [frozenset((i, *(j for j, o in inner if each & o))) for i, each in inner]
+        own = [t._edge[0] for t in outs]
+        self.feeds = [frozenset(j for j, o in inner if node in o and node is not own[j]) for node in own]
         self.gradients = [None if g is None else g._array.number for g in gradients]
         return True
 

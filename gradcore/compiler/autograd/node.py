@@ -61,6 +61,8 @@ class Backward(NamedTuple):
         The metadata of the results, or an empty tuple if sizes differ between calls.
     freed : tuple of frozenset
         For each result, the results whose graph a backward from it frees: those that share nodes with it.
+    feeds : tuple of frozenset
+        For each result, the other results that are computed from it.
     """
 
     function: Callable[..., Any]
@@ -76,6 +78,7 @@ class Backward(NamedTuple):
     alone: tuple[Any, ...]
     metas: tuple[TensorMeta, ...]
     freed: tuple[frozenset[int], ...]
+    feeds: tuple[frozenset[int], ...]
 
 
 #: A call of a program: the tensors that it depends on, their arrays, positional and keyword arguments, and the state of
@@ -87,7 +90,7 @@ class CompiledFunctionBackward(Node):
     """Backward node of a compiled function."""
 
     stands_for_several = True
-    __slots__ = ("_n_outputs", "_output_metas", "arrived", "call", "freed", "half", "results", "saved")
+    __slots__ = ("_n_outputs", "_output_metas", "arrived", "call", "feeds", "freed", "half", "results", "saved")
 
     half: Backward
     #: The call that can be repeated, or None after it has been freed.
@@ -194,7 +197,7 @@ def connect(half: Backward, device: Any, results: Any, saved: Any, call: Replaye
     node._device, node._edges, node._seq, node._hooks = device, edges, tick(), None
     node.half, node.call, node.saved, node.results = half, call, saved, ()
     outs = [wrap(array, device, None, (node, i)) for i, array in enumerate(results)]
-    node.freed, node.arrived = frozenset(), ()
+    node.freed, node.arrived, node.feeds = frozenset(), (), half.feeds
     node._n_outputs, node._output_metas = len(outs), half.metas or [TensorMeta.of(t) for t in outs]
     return outs
 
@@ -260,12 +263,7 @@ def as_freed(t: Any, metas: Sequence[TensorMeta] = (), inputs: Sequence[Any] = (
 
 
 def _has_nan(array: Any) -> bool:
-    if array.dtype.kind not in "fc":
-        return False
-    if type(array) is np.ndarray:  # The sum of squares is NaN if an element is, and needs no temporary array.
-        square = np.vdot(array, array)
-        return bool(square != square)
-    return bool((array != array).any())
+    return array.dtype.kind in "fc" and bool((array != array).any())
 
 
 def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
@@ -292,12 +290,13 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
     with cut_history(inputs), with_grads(new_leaves, [None] * len(new_leaves)):
         with enable_grad(), contextlib.nullcontext() if place is None else repeat_draws(place):
             outs = with_history(half.function(*args, **named))
-        outs = [out for out in outs if not any(out is t for t in tensors)]
+        results = outs = [out for out in outs if not any(out is t for t in tensors)]
         pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]
         if not pairs:
             return [None] * len(inputs)
         outs, upstream = [out for out, _ in pairs], [g for _, g in pairs]
         gradients = gradients_of(outs, inputs, upstream, create_graph=recorded, allow_unused=True)
+    node.copy_tensor_hooks(results)  # Gradients of gradients may flow through the results.
     return [arithmetic.from_tensor(g) for g in gradients]
 
 
