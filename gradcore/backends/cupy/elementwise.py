@@ -15,6 +15,7 @@ from gradcore.backends.cupy.fusion import CudaFusion
 from gradcore.backends.cupy.kernels import C_NAMES, dtype_name
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.portable.elementwise import RENAMED, Elementwise
+from gradcore.backends.portable.movement import Movement
 from gradcore.core.typing import AnyArray
 
 __all__ = ["CudaElementwise"]
@@ -98,7 +99,7 @@ def _complex_kernel(name: str) -> Any:
     return functools.cached_property(kernel)
 
 
-class CudaElementwise(CudaFusion, Elementwise):
+class CudaElementwise(CudaFusion, Elementwise, Movement):
     """Elementwise kernels on CUDA."""
 
     to_host: Callable[..., Any]
@@ -189,7 +190,7 @@ class CudaElementwise(CudaFusion, Elementwise):
         is_small = 0 < sum(a.size for a in arrays) <= _MOST_JOINED_ELEMENTS and first.itemsize <= 8
         fit = all(a.ndim == first.ndim and (a.shape[:at], a.shape[at + 1 :]) == (before, after) for a in arrays)
         if not (is_small and fit and 1 < len(arrays) <= _MOST_JOINED and -first.ndim <= dim < first.ndim):
-            return super().join_arrays(arrays, dim)  # type: ignore[misc]
+            return super().join_arrays(arrays, dim)
         ends = [*itertools.accumulate(a.shape[at] for a in arrays)]
         out, inner, bits = (
             self.allocate((*before, ends[-1], *after), first.dtype),

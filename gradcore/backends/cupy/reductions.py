@@ -11,6 +11,7 @@ from gradcore.backends.cupy.fusion import fused_body
 from gradcore.backends.cupy.kernels import CudaKernels
 from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.kernel_rules import Extremum, extremum_kernels, reductions
+from gradcore.backends.portable.linear_algebra import LinearAlgebra
 from gradcore.backends.portable.reductions import Dims, Reductions
 
 if TYPE_CHECKING:
@@ -107,7 +108,7 @@ def _finder(name: str, declared: Extremum) -> Any:
     return kernel_for(_takes_floats)(kernel)
 
 
-class CudaReductions(CudaKernels, Reductions):
+class CudaReductions(CudaKernels, Reductions, LinearAlgebra):
     """Reductions on CUDA; other dtypes use CuPy's."""
 
     @functools.cached_property
@@ -142,7 +143,7 @@ class CudaReductions(CudaKernels, Reductions):
     @kernel_for(_takes_norm)
     def vector_norm(self, x: Array, ord: float, axes: tuple[int, ...] | None, keepdim: bool) -> Array:
         if ord != 2:  # Halves are converted, so that their sums neither overflow nor are rounded.
-            norm: Array = super().vector_norm(x.astype(np.float32), ord, axes, keepdim)  # type: ignore[misc]
+            norm: Array = super().vector_norm(x.astype(np.float32), ord, axes, keepdim)
             return norm.astype(x.dtype)
         return self.sum_kernel("norm", x)(x, axis=axes, keepdims=keepdim)
 
