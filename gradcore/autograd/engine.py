@@ -535,7 +535,8 @@ class GraphTask:
     def note_captures(self, node: Node, grad: AnyArray | list[AnyArray], arithmetic: RawGrads | TensorGrads) -> None:
         """Store the gradients of the captured outputs of `node` in `captured`, as tensors."""
         self.buffer.owned.discard(node)
-        refuse_incomplete(node, [number for number, _ in self.captures[node]], grad)
+        if node.stands_for_several:
+            refuse_incomplete(node, [number for number, _ in self.captures[node]], grad)
         for number, key in self.captures[node]:
             gradient = grad[number] if type(grad) is list else grad
             self.captured[key] = copy_if_shared(arithmetic.as_tensor(gradient))
@@ -553,7 +554,8 @@ class GraphTask:
         """Call the tensor hooks of a node's outputs, retain their gradients if requested, and return the gradients."""
         if not hooks.tensor and not hooks.retain:
             return grad
-        refuse_incomplete(node, [*(number for number, table in hooks.tensor.items() if table), *hooks.retain], grad)
+        if node.stands_for_several:
+            refuse_incomplete(node, [*(number for number, table in hooks.tensor.items() if table), *hooks.retain], grad)
         arithmetic = self.buffer.arithmetic(node._device)
         is_list = type(grad) is list
         grads = [copy_if_shared(arithmetic.as_tensor(g)) for g in (grad if is_list else [grad])]
@@ -698,7 +700,7 @@ def refuse_incomplete(node: Node, numbers: Iterable[int], grads: AnyArray | list
 
     A node without edges ends a backward pass for partial derivatives, to which nothing else flows.
     """
-    if type(grads) is not list or not node.stands_for_several or not node._edges:
+    if type(grads) is not list or not node._edges:
         return
     for number in numbers:
         if any(grads[i] is not None for i in node.feeds[number]):
