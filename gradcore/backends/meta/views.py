@@ -118,8 +118,9 @@ def _split(ary: MetaArray, indices_or_sections: Any, axis: int = 0) -> list[Meta
     if hasattr(indices_or_sections, "__len__"):
         bounds = [0, *indices_or_sections, size]
     else:
-        each, longer = divmod(size, indices_or_sections)
-        bounds = [i * each + min(i, longer) for i in range(indices_or_sections + 1)]
+        count = int(indices_or_sections)  # as NumPy, which cuts fractions off
+        each, longer = divmod(size, count)
+        bounds = [i * each + min(i, longer) for i in range(count + 1)]
     lead = (slice(None),) * normalize_axis_index(axis, ary.ndim)
     return [ary[(*lead, slice(start, end))] for start, end in pairwise(bounds)]
 
