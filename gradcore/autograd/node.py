@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 from gradcore.autograd import variables
@@ -38,6 +38,7 @@ __all__ = [
     "is_freed_error",
     "modified_in_place",
     "operation_of",
+    "redirect_edges",
     "restrict_to_transformation",
 ]
 
@@ -212,12 +213,6 @@ class Node:
         outer = None if reference is None else reference()
         return (self, number) if outer is None else (outer, outer_number)
 
-    def copy_tensor_hooks(self, outs: Sequence[AnyTensor]) -> None:
-        """Register the tensor hooks of this node's outputs on `outs`, the outputs after they were computed again."""
-        for number, hooks in () if self._hooks is None else self._hooks.tensor.items():
-            node, i = outs[number]._edge
-            node._own_hooks().tensor.setdefault(i, {}).update(hooks)
-
     def _register_hook_dict(self, hooks: dict[int, Any]) -> None:
         self._own_hooks().tensor.setdefault(0, {}).update(hooks)
 
@@ -325,6 +320,22 @@ AccumulateGrad.__module__ = "builtins"
 # -- calling hooks -----------------------------------------------------------------------------------------------------
 
 Table = dict[int, Any]
+
+
+def redirect_edges(tensors: Iterable[AnyTensor | None], start: int, new_edges: Mapping[Edge, Edge]) -> None:
+    """Replace the edges `new_edges` in the graph of `tensors` (or None), as far as it was recorded after `start`."""
+    seen: set[Node] = set()
+    stack: list[Node] = []
+    for t in tensors:
+        if t is not None and t._edge is not None:
+            t._edge = edge = new_edges.get(t._edge, t._edge)
+            stack.append(edge[0])
+    while stack:
+        node = stack.pop()
+        if node._seq > start and node not in seen:
+            seen.add(node)
+            node._edges = tuple([None if edge is None else new_edges.get(edge, edge) for edge in node._edges])
+            stack += [edge[0] for edge in node._edges if edge is not None]
 
 
 def restrict_to_transformation(hook: Callable[..., Any], node: Any) -> Callable[..., Any]:

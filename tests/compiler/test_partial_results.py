@@ -331,16 +331,51 @@ def test_gradients_by_a_result_that_another_one_is_computed_from_are_refused(how
     assert found[0] == found[1]
 
 
-def test_hooks_of_results_run_in_second_derivatives() -> None:
-    """The derivative of the exponential is its result, whose hooks change what flows back through it."""
+def _second_derivatives(function: Any, observe: str, w: gc.Tensor, x: gc.Tensor) -> list[Any]:
+    result = function(w, x)
+    handle = result.register_hook(lambda grad: grad.clamp(max=1.2)) if "hook" in observe else None
+    (first,) = gc.autograd.grad(result.sum(), w, create_graph=True)
+    if observe == "removed hook":
+        assert handle is not None
+        handle.remove()
+    elif observe == "late hook":
+        result.register_hook(lambda grad: grad * 3)
+    elif observe == "retain_grad":
+        result.retain_grad()
+    sources = [w, result] if observe == "grad" else [w]
+    penalty = first.square().sum() + result.sum()
+    found = list(gc.autograd.grad(penalty, sources, create_graph=True))
+    retained = [result.grad] if observe == "retain_grad" else []
+    return [*found, *retained, *gc.autograd.grad(found[0].sin().sum(), sources)]
+
+
+@pytest.mark.parametrize("observe", ["hook", "removed hook", "late hook", "retain_grad", "grad"])
+def test_results_are_observed_in_second_derivatives(observe: str) -> None:
+    """The derivative of the exponential is its result, so what flows back through it is added to its gradient."""
     w = gc.tensor([0.3, 0.5], dtype=gc.float64, requires_grad=True)
-    compiled = gc.compile(lambda x: (w * x).exp())
     x = gc.tensor([0.7, 1.1], dtype=gc.float64)
+    compiled = gc.compile(lambda w, x: (w * x).exp())
     for _ in range(4):
-        found = []
-        for function in (compiled, lambda x: (w * x).exp()):
-            result = function(x)
-            result.register_hook(lambda grad: grad * 3)
-            (first,) = gc.autograd.grad(result.sum(), w, create_graph=True)
-            found.append(gc.autograd.grad(first.sin().sum(), w)[0].tolist())
-        assert found[0] == pytest.approx(found[1])
+        found, expected = (
+            [t.tolist() for t in _second_derivatives(function, observe, w, x)]
+            for function in (compiled, lambda w, x: (w * x).exp())
+        )
+        assert found == [pytest.approx(t) for t in expected]
+    assert compiled._specializations
+
+
+def test_results_that_others_only_share_a_node_with_can_be_observed() -> None:
+    """What is computed from one part of a split tensor adds nothing to the gradient of the other part."""
+
+    def split(w: gc.Tensor) -> tuple[gc.Tensor, gc.Tensor]:
+        first, second = w.exp().split([1, 2])
+        return first, second.square().sum()
+
+    compiled = gc.compile(split)
+    w = gc.tensor([0.3, 0.5, 0.7], requires_grad=True)
+    for _ in range(4):
+        part, loss = compiled(w)
+        part.retain_grad()
+        loss.backward()
+        assert part.grad is None
+    assert compiled._specializations

@@ -160,8 +160,8 @@ class RecordedBackward:
         self.reached = [frozenset(i for i, e in enumerate(ends) if e is not None and e[0] in f) for f in reachable]
         inner = [*enumerate(each - nodes for each in reachable)]
         self.freed_with = [frozenset((i, *(j for j, o in inner if each & o))) for i, each in inner]
-        own = [t._edge[0] for t in outs]
-        self.feeds = [frozenset(j for j, o in inner if node in o and node is not own[j]) for node in own]
+        edges = [{edge for node in each for edge in node._edges} for _, each in inner]
+        self.feeds = [frozenset(j for j, each in enumerate(edges) if t._edge in each) for t in outs]
         self.gradients = [None if g is None else g._array.number for g in gradients]
         return True
 

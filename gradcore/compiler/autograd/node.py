@@ -14,7 +14,7 @@ from gradcore.autograd import variables
 from gradcore.autograd.grad_mode import enable_grad
 from gradcore.autograd.gradients import grad as gradients_of
 from gradcore.autograd.modes import GRAD, local
-from gradcore.autograd.node import Node, freed_error
+from gradcore.autograd.node import Node, freed_error, redirect_edges
 from gradcore.autograd.saved import SavedTensor, check_version
 from gradcore.autograd.variables import TensorMeta, Variable, new, tick, wrap
 from gradcore.autograd.views import gradient_edge
@@ -284,19 +284,20 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
             "the gradients of a compiled function cannot be differentiated once something that it depends on has "
             f"changed: {changed}. Compute them before, or call it without gradcore.compile"
         )
-    recorded = bool(local.state.mode & GRAD)
+    recorded, start = bool(local.state.mode & GRAD), tick()
     # Since then, backward may have set gradients, and hooks may have been registered.
     new_leaves = [t._autograd for t, had in zip(tensors, half.with_grad, strict=False) if not had]
     with cut_history(inputs), with_grads(new_leaves, [None] * len(new_leaves)):
         with enable_grad(), contextlib.nullcontext() if place is None else repeat_draws(place):
             outs = with_history(half.function(*args, **named))
-        results = outs = [out for out in outs if not any(out is t for t in tensors)]
+        outs = [out for out in outs if not any(out is t for t in tensors)]
+        redirected = {out._edge: (node, i) for i, out in enumerate(outs)}
         pairs = [(out, g) for out, g in zip(outs, grads, strict=True) if g is not None]
         if not pairs:
             return [None] * len(inputs)
         outs, upstream = [out for out, _ in pairs], [g for _, g in pairs]
         gradients = gradients_of(outs, inputs, upstream, create_graph=recorded, allow_unused=True)
-    node.copy_tensor_hooks(results)  # Gradients of gradients may flow through the results.
+    redirect_edges(gradients, start, redirected)  # Hooks see all that flows into the results of the first call.
     return [arithmetic.from_tensor(g) for g in gradients]
 
 
