@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -122,7 +123,7 @@ class Node:
     cycles, and the graph is freed as soon as the last tensor that refers to it is deleted.
     """
 
-    __slots__ = ("__weakref__", "_device", "_dtype", "_edges", "_hooks", "_metadata", "_seq", "_shape")
+    __slots__ = ("__weakref__", "_device", "_dtype", "_edges", "_hooks", "_metadata", "_rebased", "_seq", "_shape")
 
     _n_outputs: int = 1
     #: Whether gradients that are neither the upstream gradient nor a view are new arrays that nobody else holds.
@@ -143,6 +144,7 @@ class Node:
     _edges: tuple[Edge | None, ...]
     _hooks: Hooks | None
     _seq: int
+    _rebased: dict[int, tuple[weakref.ref[Node], int]]
     #: Shape and dtype of the only output.
     _shape: tuple[int, ...]
     _dtype: Any
@@ -208,10 +210,14 @@ class Node:
         return tuple(InputMetadata(meta, self._device) for meta in self._output_metas)
 
     def _edge_of_output(self, number: int) -> Edge | None:
-        """Return the edge of an output: to this node or, after an in-place write to a view, to the view's node."""
-        reference, outer_number = getattr(self, "_rebased", None) or (None, 0)
+        """Return the edge of an output: to this node, or to the node that `rebase_output` has put in its place."""
+        reference, outer_number = getattr(self, "_rebased", {}).get(number, (None, 0))
         outer = None if reference is None else reference()
         return (self, number) if outer is None else (outer, outer_number)
+
+    def rebase_output(self, number: int, edge: Edge) -> None:
+        """Give an output another edge: after an in-place write to a view of it, or where it was computed again."""
+        self._rebased = {**getattr(self, "_rebased", {}), number: (weakref.ref(edge[0]), edge[1])}
 
     def _register_hook_dict(self, hooks: dict[int, Any]) -> None:
         self._own_hooks().tensor.setdefault(0, {}).update(hooks)
@@ -326,6 +332,8 @@ def redirect_edges(tensors: Iterable[AnyTensor | None], start: int, new_edges: M
     """Replace the edges `new_edges` in the graph of `tensors` (or None), as far as it was recorded after `start`."""
     seen: set[Node] = set()
     stack: list[Node] = []
+    for (node, number), edge in new_edges.items():
+        node.rebase_output(number, edge)
     for t in tensors:
         if t is not None and t._edge is not None:
             t._edge = edge = new_edges.get(t._edge, t._edge)

@@ -67,7 +67,7 @@ OUTPUT: Any = object()
 class OpNode(Node):
     """Base class of the nodes of declared operations. There is one subclass per operation and node name."""
 
-    __slots__ = ("_rebased", "metas", "outline", "saved")
+    __slots__ = ("metas", "outline", "saved")
 
     op: ClassVar[Any]
     _fresh = True

@@ -327,7 +327,7 @@ def rebase_history(t: AnyTensor, edge: Any, position: int = 0) -> None:
     move_retained(base, before, base._edge)
     refresh_view_history(t)
     if t._edge is not None:
-        edge[0]._rebased = weakref.ref(t._edge[0]), t._edge[1]
+        edge[0].rebase_output(edge[1], t._edge)
 
 
 def keep_shape(t: AnyTensor) -> None:

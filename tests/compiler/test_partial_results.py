@@ -364,6 +364,25 @@ def test_results_are_observed_in_second_derivatives(observe: str) -> None:
     assert compiled._specializations
 
 
+def test_hooks_of_results_run_in_third_derivatives() -> None:
+    """Derivatives of singular values compute with all factors, so they go through the node of the result again."""
+
+    def third_derivative(function: Any) -> list[float]:
+        w = gc.tensor([[2.0, 0.5], [0.3, 1.0]], dtype=gc.float64, requires_grad=True)
+        result = function(w)
+        result.register_hook(lambda grad: grad * 3)
+        derivative = result.sin().sum()
+        for _ in range(3):
+            (gradient,) = gc.autograd.grad(derivative, w, create_graph=True)
+            derivative = gradient.square().sum()
+        return gradient.flatten().tolist()  # type: ignore[no-any-return]
+
+    compiled = gc.compile(lambda w: gc.linalg.svd(w)[1])
+    for _ in range(4):
+        assert third_derivative(compiled) == pytest.approx(third_derivative(lambda w: gc.linalg.svd(w)[1]))
+    assert compiled._specializations
+
+
 def test_results_that_others_only_share_a_node_with_can_be_observed() -> None:
     """What is computed from one part of a split tensor adds nothing to the gradient of the other part."""
 

@@ -157,3 +157,8 @@ def test_batches_are_not_written_to_tensors_without_them(name: str) -> None:
 def _results(call: Callable[[Any], Any], a: Any) -> list[Any]:
     found = call(a)
     return [found] if isinstance(found, gc.Tensor) else list(found)
+
+
+def test_joins_of_tensors_without_dims() -> None:
+    here, there = (outcome(gc.cat, [gc.tensor(1.0, device=d), gc.tensor(2.0, device=d)]) for d in ("cpu", "cuda"))
+    assert (type(there), str(there)) == (type(here), str(here))

@@ -84,7 +84,7 @@ def cat(K, tensors: Arrays, dim: int = 0):
     """
     try:
         return K.join_arrays(tensors, wrap_dim(dim, tensors[0].ndim))
-    except (IndexError, ValueError):
+    except (IndexError, TypeError, ValueError):  # CuPy raises a TypeError for 0-dim arrays
         return _joined_with_care(K, tensors, dim)
 
 
