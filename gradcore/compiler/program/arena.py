@@ -149,7 +149,7 @@ class _Region:
             if first <= life.last and life.first <= last:
                 if start + life.size <= low:
                     break
-                start = max(start, high + -high % alignment)
+                start = high + -high % alignment if high > start else start
         if start + life.size > self.host.size:
             return None
         insort(self._taken, (start, start + life.size, life.first, life.last))
