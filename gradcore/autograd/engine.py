@@ -536,7 +536,7 @@ class GraphTask:
         """Store the gradients of the captured outputs of `node` in `captured`, as tensors."""
         self.buffer.owned.discard(node)
         if node.stands_for_several:
-            refuse_incomplete(node, [number for number, _ in self.captures[node]], grad)
+            _refuse_incomplete(node, [number for number, _ in self.captures[node]], grad)
         for number, key in self.captures[node]:
             gradient = grad[number] if type(grad) is list else grad
             self.captured[key] = copy_if_shared(arithmetic.as_tensor(gradient))
@@ -555,7 +555,9 @@ class GraphTask:
         if not hooks.tensor and not hooks.retain:
             return grad
         if node.stands_for_several:
-            refuse_incomplete(node, [*(number for number, table in hooks.tensor.items() if table), *hooks.retain], grad)
+            _refuse_incomplete(
+                node, [*(number for number, table in hooks.tensor.items() if table), *hooks.retain], grad
+            )
         arithmetic = self.buffer.arithmetic(node._device)
         is_list = type(grad) is list
         grads = [copy_if_shared(arithmetic.as_tensor(g)) for g in (grad if is_list else [grad])]
@@ -695,7 +697,7 @@ def _leading_to(targets: Captures, roots: Iterable[Node]) -> set[Node] | None:
     return leading
 
 
-def refuse_incomplete(node: Node, numbers: Iterable[int], grads: AnyArray | list[AnyArray]) -> None:
+def _refuse_incomplete(node: Node, numbers: Iterable[int], grads: AnyArray | list[AnyArray]) -> None:
     """Raise if a gradient of the outputs `numbers` lacks what flows into it from other outputs inside of `node`.
 
     A node without edges ends a backward pass for partial derivatives, to which nothing else flows.

@@ -331,26 +331,15 @@ def cov(
     *,
     dtype: DTypeLike = None,
 ) -> Tensor:
-    x, *rest = promote(*(tensor_of(values, dtype) for values in (m, y) if values is not None))
+    sources = promote(*(tensor_of(values, dtype) for values in (m, y) if values is not None))
     if dtype is None:
-        x = cast(x, dtypes.complex128 if x._dtype.is_complex else dtypes.float64)
-    for name, values in (("m", x), *(("y", values) for values in rest)):
+        double = dtypes.complex128 if sources[0]._dtype.is_complex else dtypes.float64
+        sources = [cast(values, double) for values in sources]
+    for name, values in zip(("m", "y"), sources, strict=False):
         if values.ndim > 2:
             raise ValueError(f"{name} has more than 2 dimensions")
-    x = F.atleast_1d(x)
-    x = x[None] if x.ndim < 2 else x if rowvar else x.mT
-    if y is not None:
-        second_variables = F.atleast_1d(cast(rest[0], x._dtype))
-        x = F.cat(
-            promote(
-                x,
-                second_variables[None]
-                if second_variables.ndim < 2
-                else second_variables
-                if rowvar
-                else second_variables.mT,
-            )
-        )
+    variables = [values.mT if values.ndim == 2 and not rowvar else F.atleast_2d(values) for values in sources]
+    x = F.cat(variables) if y is not None else variables[0]
     correction = ddof if ddof is not None else int(not bias)
     weights: Any = None
     scaled: Any
@@ -365,8 +354,8 @@ def cov(
     else:
         total = F.sum(weights)
         center, scaled = F.sum(x * weights, 1, True) / total, weights
-        squares = total if aweights is None else F.sum(weights * inexact(tensor_of(aweights)))
-        factor = F.clamp_min(total - correction * (1 if aweights is None else squares / total), 0)
+        share = 1 if aweights is None else F.sum(weights * analytic_weights) / total
+        factor = F.clamp_min(total - correction * share, 0)
     centered = x - center
     return F.squeeze(F.matmul(centered * scaled, F.conj(centered.mT)) / factor)
 

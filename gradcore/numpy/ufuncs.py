@@ -56,15 +56,19 @@ def _spacing(x: Tensor) -> AnyTensor:
     return F.copysign(F.abs(F.nextafter(x, F.copysign(F.full_like(x, math.inf), x)) - x), x)
 
 
-def _check_core(name: str, signature: str, a: Tensor, b: Tensor, sizes: Callable[[], tuple[int, int]]) -> None:
-    """Raise NumPy's errors for operands without the core dimensions of a signature, or with different sizes."""
-    for i, (x, core) in enumerate(zip((a, b), signature.split("->")[0].split("),("), strict=True)):
-        if x.ndim < core.count(",") + 1:
+def _check_core(name: str, signature: str, a: Tensor, b: Tensor) -> None:
+    """Raise NumPy's errors for operands without the core dimensions of a signature, or with other sizes.
+
+    The last core dimension of `a` and the first one of `b` have the same size.
+    """
+    counts = [core.count(",") + 1 for core in signature.split("->")[0].split("),(")]
+    for i, (x, count) in enumerate(zip((a, b), counts, strict=True)):
+        if x.ndim < count:
             raise ValueError(
                 f"{name}: Input operand {i} does not have enough dimensions (has {x.ndim}, gufunc core with signature "
-                f"{signature} requires {core.count(',') + 1})"
+                f"{signature} requires {count})"
             )
-    n, m = sizes()
+    n, m = a.shape[-1], b.shape[-counts[1]]
     if n != m:
         raise ValueError(
             f"{name}: Input operand 1 has a mismatch in its core dimension 0, with gufunc signature {signature} (size "
@@ -79,19 +83,19 @@ def _check_exponent(y: Any) -> None:
 
 
 def _vecdot(a: Tensor, b: Tensor) -> AnyTensor:
-    _check_core("vecdot", "(n),(n)->()", a, b, lambda: (a.shape[-1], b.shape[-1]))
+    _check_core("vecdot", "(n),(n)->()", a, b)
     if a._dtype.is_differentiable:
         return F.linalg_vecdot(a, b)
     return F.any(a & b, -1) if a._dtype is dtypes.bool_ else F.sum(a * b, -1, dtype=a._dtype)
 
 
 def _matvec(a: Tensor, b: Tensor) -> AnyTensor:
-    _check_core("matvec", "(m,n),(n)->(m)", a, b, lambda: (a.shape[-1], b.shape[-1]))
+    _check_core("matvec", "(m,n),(n)->(m)", a, b)
     return F.squeeze(F.matmul(a, F.unsqueeze(b, -1)), -1)
 
 
 def _vecmat(a: Tensor, b: Tensor) -> AnyTensor:
-    _check_core("vecmat", "(n),(n,m)->(m)", a, b, lambda: (a.shape[-1], b.shape[-2]))
+    _check_core("vecmat", "(n),(n,m)->(m)", a, b)
     return F.squeeze(F.matmul(F.unsqueeze(F.conj(a), -2), b), -2)
 
 

@@ -384,7 +384,7 @@ def test_hooks_of_results_run_in_third_derivatives() -> None:
 
 
 def test_results_that_others_only_share_a_node_with_can_be_observed() -> None:
-    """What is computed from one part of a split tensor adds nothing to the gradient of the other part."""
+    """Read the gradient of one part of a split tensor while backward comes from a loss of the other part."""
 
     def split(w: gc.Tensor) -> tuple[gc.Tensor, gc.Tensor]:
         first, second = w.exp().split([1, 2])

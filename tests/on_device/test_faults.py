@@ -262,7 +262,7 @@ def test_each_call_that_fails(fail_at: Callable[[int, int], None], made: Callabl
 @pytest.mark.parametrize("made", [algebra, in_place])
 @pytest.mark.filterwarnings("ignore")
 def test_an_error_keeps_no_memory(fail_at: Callable[[int, int], None], made: Callable[[], Any]) -> None:
-    """What a failed call has allocated is free once the error has been handled, also if no collector runs."""
+    """Compare the allocated memory before a call that fails and after its error is handled, without a collection."""
     run, _ = made()
     run()
     collector.collect()

@@ -90,7 +90,7 @@ def _densities() -> list[str]:
 
 @pytest.mark.parametrize("name", [name for name, each in {**CONTINUOUS, **DISCRETE}.items() if each.shapes])
 def test_shapes_that_are_not_valid(name: str) -> None:
-    """Where SciPy returns NaN for a shape parameter, so does every method, and neighbours keep their values."""
+    """Compare all methods with SciPy for one valid shape parameter beside two that are out of range, which give NaN."""
     mine, theirs = {**CONTINUOUS, **DISCRETE}[name], getattr(scipy.stats, name)
     methods = ("logpdf", "pdf") if name in CONTINUOUS else ("logpmf", "pmf")
     if mine._cumulative is not None:

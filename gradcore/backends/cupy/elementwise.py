@@ -192,11 +192,8 @@ class CudaElementwise(CudaFusion, Elementwise, Movement):
         if not (is_small and fit and 1 < len(arrays) <= _MOST_JOINED and -first.ndim <= dim < first.ndim):
             return super().join_arrays(arrays, dim)
         ends = [*itertools.accumulate(a.shape[at] for a in arrays)]
-        out, inner, bits = (
-            self.allocate((*before, ends[-1], *after), first.dtype),
-            math.prod(after),
-            f"u{first.itemsize}",
-        )
+        out = self.allocate((*before, ends[-1], *after), first.dtype)
+        inner, bits = math.prod(after), f"u{first.itemsize}"
         pieces = [(a.reshape(-1) if a.flags.c_contiguous else a).view(bits) for a in arrays]
         self._join_kernel(len(arrays))(*pieces, *[end * inner for end in ends], out.view(bits))
         return out

@@ -68,13 +68,12 @@ def _complex_where_needed(A: Any) -> AnyTensor:
     return F.to(matrix, matrix.dtype.to_complex()) if bool(np.any(on_axis & (values.real < 0))) else matrix
 
 
-def _principal_root(A: AnyTensor) -> AnyTensor:
-    """Return the principal square root of matrices, with roots above the real axis for negative eigenvalues."""
-    matrix = _complex_where_needed(A)
-    if not F.is_complex(matrix) or F.is_complex(tensor_of(A)):
-        return F.matrix_sqrt(matrix)
-    # The negative axis is the cut of the root, and rounding puts eigenvalues on either side of it. So the matrix is
-    # turned by a small angle before, and its root is turned back.
+def _root_beside_cut(matrix: AnyTensor) -> AnyTensor:
+    """Return the principal square root of complex matrices with negative eigenvalues, whose roots are above the axis.
+
+    The negative axis is the cut of the root, and rounding puts eigenvalues on either side of it. So the matrix is
+    turned by a small angle before, and its root is turned back.
+    """
     angle = finfo(matrix.dtype).eps ** (2 / 3)
     return F.matrix_sqrt(matrix * cmath.exp(-1j * angle)) * cmath.exp(0.5j * angle)
 
@@ -89,7 +88,9 @@ def sqrtm(A: Any) -> AnyTensor:
     tensor([[2., 0.],
             [0., 3.]], dtype=torch.float64)
     """
-    return _principal_root(number_as_matrix(tensor_of(A)))
+    real = number_as_matrix(tensor_of(A))
+    matrix = _complex_where_needed(real)
+    return _root_beside_cut(matrix) if F.is_complex(matrix) and not F.is_complex(real) else F.matrix_sqrt(matrix)
 
 
 def logm(A: Any) -> AnyTensor:
@@ -105,7 +106,7 @@ def logm(A: Any) -> AnyTensor:
     matrix = _complex_where_needed(A)
     if F.is_complex(matrix) and not F.is_complex(tensor_of(A)):
         # The root's eigenvalues are not on the negative axis, where the logarithm has its cut.
-        return 2 * F.matrix_log(_principal_root(A))
+        return 2 * F.matrix_log(_root_beside_cut(matrix))
     return F.matrix_log(matrix)
 
 
