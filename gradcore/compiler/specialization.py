@@ -270,14 +270,13 @@ class SpecializationWriter:
             for each in (program, *self.alone)
         )
         watched = self._find_sharing(self.run.tensors, saved)
-        inputs, reached = tuple(self.backward.inputs), tuple(self.backward.reached)
         pairs = zip(self.alone, self.backward.alone, strict=True)
         alone = tuple(LazyRun(each, self.run.settings.cpp, gradients) for each, (*_, gradients) in pairs)
         metas = () if self.recorder.program.symbols else tuple(map(TensorMeta.of, self.backward.outs))
         with_grad = tuple(grad is not None for grad in self.run.first_grads) if self.guards.reads_grads else ()
         further = with_grad, alone, metas, tuple(self.backward.freed_with), tuple(self.backward.feeds)
-        facts: Any = reached, watched, repeatable, self.guards.changed_since, fresh, *further
-        return Backward(function, run, inputs, result, *facts)
+        facts: Any = tuple(self.backward.reached), watched, repeatable, self.guards.changed_since, fresh, *further
+        return Backward(function, run, tuple(self.backward.inputs), result, *facts)
 
     def _find_sharing(self, tensors: list[Any], numbers: Sequence[int]) -> tuple[int, ...]:
         """Return the positions of the tensors that share memory with one of the values `numbers`."""

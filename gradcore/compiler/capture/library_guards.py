@@ -217,8 +217,8 @@ class LibraryGuards(TensorGuards):
             self.require(test, f"{each} of {text}")
         self.hosts.append(value)
         if isinstance(value, Optimizer):  # Hooks may run user code before or after a step.
-            hooks = f"({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps)"
-            self.require(hooks if eval(hooks, self.scope) else f"not {hooks}", f"whether {text} has hooks")
+            hooks = f"(not ({name}._hooks['step_pre'] or {name}._hooks['step_post'] or before_steps or after_steps))"
+            self.require_unchanged(hooks, f"whether {text} has hooks")
         is_captured = any(inspect.unwrap(getattr(type(value), each)).__code__ in self.executed for each in methods)
         for i, group in enumerate(value.param_groups if isinstance(value, Optimizer) else ()):
             start, first = len(self.lines), len(self.tensors)

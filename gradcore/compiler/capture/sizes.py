@@ -209,8 +209,9 @@ def _make_operator(operator: Operator, form: Form) -> Method | None:
     function, symbol = operator.function, operator.symbol
     if form == "in place":
         return None
-    from_right = form == "right"
-    return lambda self, other: _compute(function, symbol, *((other, self) if from_right else (self, other)))
+    if form == "right":
+        return lambda self, other: _compute(function, symbol, other, self)
+    return lambda self, other: _compute(function, symbol, self, other)
 
 
 def _make_conversion(name: str) -> Method:
