@@ -44,15 +44,14 @@ def test_no_formula_runs_them(name: str, fused: bool) -> None:
     assert [n for n, function in functions().items() if launched(function)] == []
 
 
-@pytest.mark.parametrize("loss", ["binary_cross_entropy_with_logits", "soft_margin_loss"])
-def test_losses_far_from_zero(loss: str, fused: bool) -> None:
+def test_a_loss_far_from_zero(fused: bool) -> None:
     x = np.array([100, -100, 1e4, -1e30, 88 + 88j, 0.5 + 100j, -2 - 2j])
     for dtype in (gc.complex64, gc.complex128):
         found = []
         for device in ("cpu", "cuda"):
             given = gc.tensor(x, dtype=dtype, device=device, requires_grad=True)
             target = gc.tensor(np.array([1, 1, 0, 1, 1, 0, 1]), dtype=dtype, device=device)
-            out = getattr(gc.nn.functional, loss)(given[:, None], target[:, None], reduction="none")
+            out = gc.nn.functional.soft_margin_loss(given[:, None], target[:, None], reduction="none")
             found.append(gc.autograd.grad(out, given, gc.ones_like(out))[0].cpu().numpy())
         assert np.isfinite(found[0]).all()
         np.testing.assert_allclose(found[1], found[0], rtol=1e-4, atol=1e-30)
