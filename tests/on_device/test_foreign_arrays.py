@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import gradcore as gc
+from gradcore.backends.cupy.memory import allocator
 
 cupy: Any = pytest.importorskip("cupy")
 
@@ -98,6 +99,21 @@ def test_no_memory_is_one_error_under_every_allocator(exhausted: list[bool], nam
         exhausted[0] = False
     assert gc.equal(x.detach().cpu(), expected)
     assert RUNS[name](x) is not NotImplemented
+
+
+def test_no_memory_without_a_pool() -> None:
+    """CuPy's allocator without a pool raises errors of the runtime, of which others than of memory stay as they are."""
+    backend: Any = gc.ones(1, device="cuda").device.backend
+    allocate = allocator(backend, cupy.cuda.memory._malloc)
+    with pytest.raises(gc.OutOfMemoryError, match="Tried to allocate"):
+        allocate(1 << 40)
+
+    def refuse(size: int) -> Any:
+        raise cupy.cuda.runtime.CUDARuntimeError(1)  # cudaErrorInvalidValue
+
+    with pytest.raises(cupy.cuda.runtime.CUDARuntimeError, match="cudaErrorInvalidValue"):
+        allocator(backend, refuse)(8)
+    assert allocate(8).mem.size == 8
 
 
 @pytest.mark.parametrize("name", ["backward", "gradients", "step"])

@@ -36,18 +36,20 @@ def allocator(backend: Any, malloc: Any) -> Any:
     """Return a function that calls `malloc` of a pool, and whose error gives the size requested and the memory in use.
 
     Before it allocates, memory whose streams are done returns to its pool. `malloc` may be of CuPy's default pool, the
-    driver's (`cupy.cuda.MemoryAsyncPool`) or another library's: each raises a `MemoryError`.
+    driver's (`cupy.cuda.MemoryAsyncPool`) or another library's: each raises a `MemoryError`. Without a pool
+    (`cupy.cuda.set_allocator(None)`) it is the runtime's error, whose status says that memory is exhausted.
     """
     xp, lifetimes, pools = backend.xp, backend.lifetimes, backend.pools
     is_default = malloc == xp.get_default_memory_pool().malloc
-    failure = MemoryError
 
     def allocate(size: int) -> Any:
         if lifetimes.waiting:
             lifetimes.release()
         try:
             memory = malloc(size)
-        except failure:
+        except (MemoryError, RuntimeError) as error:
+            if not _is_exhausted(error):
+                raise
             memory = allocate_after_release(size)
         if Peaks.watched:
             Peaks.note(backend)
@@ -58,7 +60,9 @@ def allocator(backend: Any, malloc: Any) -> Any:
         pools.release()
         try:
             return malloc(size)
-        except failure:
+        except (MemoryError, RuntimeError) as error:
+            if not _is_exhausted(error):
+                raise
             free, total = xp.cuda.runtime.memGetInfo()
             raise OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {_readable(size)}. GPU {xp.cuda.runtime.getDevice()} has a "
@@ -75,6 +79,11 @@ def allocator(backend: Any, malloc: Any) -> Any:
         return f"{allowed}{_readable(used)} is in use by arrays and {_readable(cached)} is reserved but unallocated. "
 
     return allocate
+
+
+def _is_exhausted(error: Any) -> bool:
+    """Return whether an allocator's error says that there is no memory left: 2 is `cudaErrorMemoryAllocation`."""
+    return isinstance(error, MemoryError) or getattr(error, "status", None) == 2
 
 
 def _readable(size: float) -> str:
