@@ -141,8 +141,7 @@ class Snapshot:
     def _save_tensor(self, t: AnyTensor) -> list[object]:
         """Save a tensor's elements, version and gradient, and return the objects that it refers to."""
         meta, counter = t._autograd, t._vc
-        for name in ("_array", "_autograd", "_edge", "_vc"):
-            self.steps.append((setattr, (t, name, getattr(t, name))))
+        self.steps += [(setattr, (t, name, getattr(t, name))) for name in ("_array", "_autograd", "_edge", "_vc")]
         if counter is not None:
             self.steps.append((setattr, (counter, "version", counter.version)))
         self._save_array(t._array)
@@ -349,6 +348,11 @@ class Verifier:
             warnings.warn(f"compile(verify={self.every}): calls of {name} are not verified: {why}", stacklevel=4)
             self.every = 1 << 62
             return entry.run(args, named)
+        if entry.decides or entry.sizes is not None:
+            outcome = entry.run(args, named)
+            if type(outcome) is int:  # The program is for other arguments; an eager call would come before another one.
+                return outcome
+            snapshot.restore()
         names_by_id = {id(t): name for name, t in names.items()} | _containers_in((*args, *named.values()), "argument")
         watch = Watch(self.compiled._code(), with_host_calls=False)
         error: Exception | None = None
@@ -362,8 +366,6 @@ class Verifier:
         finally:
             snapshot.restore()
         outcome = entry.run(args, named)
-        if type(outcome) is int and (entry.decides or entry.sizes is not None):
-            return outcome  # A guard has failed: the program is for other arguments.
         if type(outcome) is int:
             differences = [f"the function changes what it depends on: {entry.guards.texts[outcome]}"]
         elif error is not None:
@@ -399,8 +401,7 @@ class Verifier:
         compiled = self.compiled
         lines = [f"compile(verify={self.every}): a program of {compiled._name()}{compiled._line()} differs from eager "
                  "execution, whose outcome is right:", *found[:_MOST_NAMED]]  # fmt: skip
-        if len(found) > _MOST_NAMED:
-            lines.append(f"and {len(found) - _MOST_NAMED} more")
+        lines += [f"and {len(found) - _MOST_NAMED} more"] if len(found) > _MOST_NAMED else []
         new_code = [f"{code.co_qualname} ({code.co_filename}:{code.co_firstlineno})" for code in
                     watch.users - compiled._observed.users]  # fmt: skip
         changed = [each for each in compiled.visible_state(args, named) if each not in state and ".grad" not in each]

@@ -278,8 +278,15 @@ OTHERS: dict[str, tuple[str, list[str], list[str]]] = {
          "C.__float__ = K(3.0)", "vars(C)['__float__'].v = 4.0"]),
     "accessors": ("h = [2.0]\nclass C:\n  @property\n  def p(s): 'ab'; return 1.0\n  @p.deleter\n  def p(s): s.q = h[0]\no = C(); o.q = 1.0\n"
                   "def drop():\n  del o.p\n  return o.q", ["drop()", "C.p.__doc__"], ["h[0] = 3.0", "C.p.__doc__ = 'abcd'"]),
+    "objects that lead to functions": (
+        "class P(property):\n  k = 2.0\n  def m(s): return s.k\nclass Slotted(property): __slots__ = ('w', '__doc__')\n"
+        "class Q(functools.partial): k = 2.0\nclass C:\n  p, t = P(lambda s: 1.0), Slotted(lambda s: 1.0)\n  @staticmethod\n  def s(): 'ab'\n"
+        "  @classmethod\n  def c(cls): 'ab'\ns, c, q = vars(C)['s'], vars(C)['c'], Q(len)\nC.p.w = C.t.w = s.w = c.w = q.w = 2.0",
+        ["C.p.w", "C.p.k", "C.p.m()", "C.p.__doc__", "C.t.w", "s.w", "s.__doc__", "C.s.__doc__", "c.w", "c.__doc__", "q.k", "q.w", "q([1])"],
+        ["C.p.w = 5.0", "P.k = 5.0", "P.m = lambda s: 5.0", "C.p.__doc__ = 'abc'", "C.t.w = 5.0", "s.w = 5.0", "s.__doc__ = 'abc'",
+         "C.s.__doc__ = 'abc'", "c.w = 5.0", "c.__doc__ = 'abc'", "Q.k = 5.0", "q.w = 5.0", "Q.__call__ = lambda s, v: 5.0"]),
     "registries": (
-        "import reprlib\n@typing.overload\ndef d(v: int): ...\ndef d(v: int): return v\nclass C: v: int = 1",
+        "import reprlib; reprlib.aRepr.maxlist = 6\n@typing.overload\ndef d(v: int): ...\ndef d(v: int): return v\nclass C: v: int = 1",
         ["len(typing.get_overloads(d))", "len(typing.get_type_hints(d))", "len(typing.get_type_hints(C))",
          "reprlib.repr([*range(20)])", "reprlib.aRepr.maxlist"],
         ["typing.clear_overloads()", "d.__annotations__['w'] = int", "C.__annotations__['w'] = int", "reprlib.aRepr.maxlist = 3"]),
@@ -347,7 +354,7 @@ def entered():
 """
 #: How the function comes to the expression.
 WAYS = {
-    "direct": "def function(x):\n  return (x * number({read})).exp() + 1",
+    "direct": "def function(x):\n  return (x * number({read})).sin() + 1",
     "helper": "def helper():\n  return {read}\ndef function(x):\n  y = x + 1\n  return y * number(helper())",
     "branch": "def function(x):\n  if number({read}) > 12.3:\n    return x * 2\n  return x.exp() * number({read})",
     "caught": "def function(x):\n  try:\n    v = number({read})\n  except Exception as e:\n    v = float(len(type(e).__name__))\n  return x * v + 1",

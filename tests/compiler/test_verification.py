@@ -104,6 +104,22 @@ def test_effects_happen_once(verify: int) -> None:
     assert outcomes[0] == outcomes[1]
 
 
+@pytest.mark.filterwarnings("ignore:compile")  # Effects cannot be captured.
+def test_effects_on_the_other_side_of_a_decision_happen_once() -> None:
+    log: list[float] = []
+
+    @gc.compile(verify=1)
+    def function(x: gc.Tensor) -> gc.Tensor:
+        y = x * 2
+        if y.sum() > 2:
+            log.append(1.0)
+        return y
+
+    for value in (0.0, 0.0, 0.0, 2.0, 0.0, 3.0):
+        assert function(gc.ones(2) * value).tolist() == [2 * value] * 2
+    assert log == [1.0, 1.0]
+
+
 def test_backends_are_no_state_of_a_function() -> None:
     """The plan of an optimizer's step refers to its backend, whose caches are kept as they are."""
     host, backend = Config(), gc.zeros(()).device.backend

@@ -60,8 +60,8 @@ _OF_MODULES = frozenset(vars(Module()))
 #: By type, the attributes through which an object leads to others.
 _LEADING_ON: dict[type, tuple[str, ...]] = {
     types.MethodType: ("__func__", "__self__"), functools.partial: ("func", "args", "keywords"),
-    functools._lru_cache_wrapper: ("__wrapped__",), property: ("fget", "fset", "fdel"), staticmethod: ("__func__",),
-    classmethod: ("__func__",),
+    functools._lru_cache_wrapper: ("__wrapped__",), property: ("fget", "fset", "fdel", "__doc__"),
+    staticmethod: ("__func__",), classmethod: ("__func__",),
 }  # fmt: skip
 
 #: The ids of what `__builtins__` of namespaces and functions is, unless it has been replaced.
@@ -276,10 +276,7 @@ class Guards(LibraryGuards):
         elif isinstance(value, types.FunctionType):
             self.function(value, name, text)
         elif leading_on:
-            for each in leading_on:
-                self.visit(getattr(value, each), f"{name}.{each}", f"{text}.{each}")
-            if isinstance(value, (functools.partial, functools._lru_cache_wrapper)):
-                self._attributes(vars(value), name, text)
+            self._instance(value, name, text, leading_on)
             if isinstance(value, functools._lru_cache_wrapper):
                 cached = self.bind(objects.cached_objects(value))  # keeps them alive: ids stay unique
                 same_keys = f"{self.bind(objects.cached_objects)}({name}).keys() == {cached}.keys()"
@@ -436,17 +433,19 @@ class Guards(LibraryGuards):
             self.require(f"{own}.keys() >= {self.bind({*unread})}", f"names of attributes of {text}")
         self._class_of_library(value)
 
-    def _instance(self, value: Any, name: str, text: str) -> None:
-        """Guard the class, the attributes and the slots of an object."""
+    def _instance(self, value: Any, name: str, text: str, leading_on: tuple[str, ...] = ()) -> None:
+        """Guard the class, the attributes and the slots of an object, and what of its state in C leads to others."""
         kind = type(value)
         attrs, slots = getattr(value, "__dict__", None), objects.slots_of(kind)
         has_plain_state = type(attrs) is dict or (attrs is None and slots)
         is_of_c = objects.has_state_in_c(kind) or str(kind.__module__).partition(".")[0] in ("numpy", "random")
-        if not has_plain_state or is_of_c or hasattr(kind, "__next__"):
+        if not leading_on and (not has_plain_state or is_of_c or hasattr(kind, "__next__")):
             raise Unguardable(Code.STATE, f"{text} is a {kind.__module__}.{kind.__qualname__}, which cannot be checked")
+        for each in leading_on:
+            self.visit(getattr(value, each), f"{name}.{each}", f"{text}.{each}")
         self.visit(kind, f"type({name})", f"type of {text}")
-        if attrs is not None:
-            self._attributes(attrs, name, text, value)
+        if attrs is not None and kind is not types.MethodType:  # whose attributes are those of its function
+            self._attributes(attrs, name, text, None if leading_on else value)
         for each in slots:
             slot = getattr(kind, each, None)
             if not isinstance(slot, types.MemberDescriptorType):
