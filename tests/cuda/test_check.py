@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from gradcore.backends import registry
@@ -37,6 +40,12 @@ def test_everything_that_is_compared_runs_on_the_cpu() -> None:
 )
 def test_kernels_are_left_out_by_name(text: str, left_out: set[str]) -> None:
     assert config._excluded_kernels(text) == left_out
+
+
+def test_the_page_names_all_kinds() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "cuda-first-run.md").read_text()
+    kinds = page[page.index("The kinds are") :].split(".\n")[0]
+    assert sorted(re.findall(r"`(\w+)`", kinds)) == list(config.cuda_kernels())
 
 
 @pytest.mark.parametrize("text", ["softmax", "-softmx", "off,-softmax"])
