@@ -352,14 +352,14 @@ def entered():
     with o as v:
         return v
 """
-#: How the function comes to the expression.
+#: How the function comes to the expression. Operations are exact, so that programs in C++ have the same bits.
 WAYS = {
-    "direct": "def function(x):\n  return (x * number({read})).sin() + 1",
+    "direct": "def function(x):\n  return (x * number({read})).neg() + 1",
     "helper": "def helper():\n  return {read}\ndef function(x):\n  y = x + 1\n  return y * number(helper())",
-    "branch": "def function(x):\n  if number({read}) > 12.3:\n    return x * 2\n  return x.exp() * number({read})",
+    "branch": "def function(x):\n  if number({read}) > 12.3:\n    return x * 2\n  return x.square() * number({read})",
     "caught": "def function(x):\n  try:\n    v = number({read})\n  except Exception as e:\n    v = float(len(type(e).__name__))\n  return x * v + 1",
     "map": "def helper(_):\n  return {read}\ndef function(x):\n  return x * number(list(map(helper, [0, 1])))",
-    "method": "class Holder:\n  def read(self):\n    return {read}\nholder = Holder()\ndef function(x):\n  return x.tanh() * number(holder.read())",
+    "method": "class Holder:\n  def read(self):\n    return {read}\nholder = Holder()\ndef function(x):\n  return x.neg() * number(holder.read())",
     "default": "helper = lambda: {read}\ndef function(x, f=helper):\n  return x * number(f()) + x",
     "partial": "def helper(x, k):\n  return x * k * number({read})\nfunction = functools.partial(helper, k=2.0)",
     "decorated": "def wrap(f):\n  @functools.wraps(f)\n  def inner(*a):\n    return f(*a)\n  return inner\n@wrap\ndef function(x):\n  return x * number({read})",
