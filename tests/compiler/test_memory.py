@@ -16,6 +16,7 @@ import pytest
 import gradcore as gc
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.registry import CPU
+from gradcore.compiler.autograd.optimizer_steps import PlannedStep
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.arena import Host, Pool, arrange
 from gradcore.compiler.program.memory import MemoryPlan, memory_plan
@@ -240,6 +241,23 @@ def test_a_capture_keeps_what_eager_execution_keeps(views: bool) -> None:
         eager, *calls = peak_of(steps), *(peak_of(compiled) for _ in range(2))
     assert compiled._specializations
     assert max(calls) < 1.3 * eager + 10 * N  # some kB of Python objects for each call, and the arena of the program
+
+
+def test_planning_a_step_takes_memory_for_one_parameter_at_a_time() -> None:
+    parameters = [gc.nn.Parameter(gc.ones(1000, 100)) for _ in range(8)]
+    optimizer = gc.optim.SGD(parameters, lr=0.1)
+    for each in parameters:
+        each.grad = gc.ones_like(each)
+    optimizer.step()
+    PlannedStep(optimizer, None)  # what is loaded by the first one
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        PlannedStep(optimizer, None)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < 5 * parameters[0].nbytes
 
 
 def test_source_text_is_freed_with_the_generated_code() -> None:

@@ -57,7 +57,7 @@ class TracedBatch:
         self.flags = {name: value for name, value in settings.items() if not is_number(value)}
         self.types = [*map(type, settings.values())]
         self.guards: list[Any] = []
-        recorder, backend = Recorder(), RecordingBackend(CPU.backend)
+        recorder, backend, pairs = Recorder(), RecordingBackend(CPU.backend), list[list[int]]()
         recorder.program = program
         params, states = batch.batch.params, batch.batch.states
         self.dtype = params[0].dtype
@@ -66,21 +66,21 @@ class TracedBatch:
         try:
             self._numbers = np.zeros(_MOST_NUMBERS, self.dtype)  # stored so that its memory stays unique
             numbers = recorder.add_input(self._numbers)
-            inputs = [[recorder.add_input(np.zeros_like(p)) for p in params] for _ in range(2)]
+            first = len(program.inputs)
             flat = [recorder.add_input(np.ones_like(s)) for s in states]
-            for p, g, a, b in zip(*inputs, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
+            for p, a, b in zip(params, batch.batch.offsets, batch.batch.offsets[1:], strict=False):
                 scalars, guards = symbolic(settings)
                 self.guards = self.guards or guards  # equal for all parameters
-                type(optimizer).formula(backend, p, g, *[s[a:b].reshape(p.shape) for s in flat], **scalars)
+                pair = [recorder.new_stand_in(np.zeros_like(p), is_input=True) for _ in range(2)]  # freed after it
+                pairs.append([each.number for each in pair])
+                type(optimizer).formula(backend, *pair, *[s[a:b].reshape(p.shape) for s in flat], **scalars)
         finally:
             current.recorder = before
         if recorder.stopped is not None:
             raise NotImplementedError(recorder.stopped)
+        program.inputs[first:first] = [n for each in zip(*pairs, strict=True) for n in each]
         arrays = *params, *[grads[i] for i in batch.indices], *states
-        _move(
-            program,
-            {v.number: address_of(array) for v, array in zip([*inputs[0], *inputs[1], *flat], arrays, strict=True)},
-        )
+        _move(program, {n: address_of(array) for n, array in zip(program.inputs[first:], arrays, strict=True)})
         self.evaluators: list[Any] = []
         self._name_scalars(program, numbers)
 
