@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore.autograd import variables
-from gradcore.autograd.input_buffer import TENSOR_GRADS
+from gradcore.autograd.input_buffer import TENSOR_GRADS, RawGrads
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import AccumulateGrad, Node
 from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, show_saved, slots_of
@@ -353,10 +353,15 @@ def _materialize(node: Any, grads: list[Any], arithmetic: Any) -> Any:
 class ConnectedGradient(Node):
     """Node that passes its gradient on to the first edge, and zeros to the second."""
 
-    __slots__ = ()
+    __slots__ = ("_input_devices",)
 
     def backward(self, grads: AnyTensor, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[AnyTensor]:
-        return [grads, None if grads is None else arithmetic.zeros_like(grads)]
+        if grads is None:
+            return [None, None]
+        device = self._input_devices[1]  # Samples of `vmap` whose gradients differ may share the input.
+        if arithmetic.recorded:
+            return [grads, arithmetic.zeros(TensorMeta(grads._array.shape, grads._dtype, device))]
+        return [grads, RawGrads(device).zeros(TensorMeta(grads.shape, dtypes.from_numpy(grads.dtype), device))]
 
 
 class ConnectedSlope(ConnectedGradient):
@@ -378,7 +383,7 @@ class ConnectedSlope(ConnectedGradient):
 class JointGradient(Node):
     """Node that passes its gradient on to the first edge, and None to the others."""
 
-    __slots__ = ()
+    __slots__ = ("_input_devices",)
 
     def backward(self, grads: AnyTensor, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[AnyTensor]:
         return [grads, *[None] * (len(self._edges) - 1)]
@@ -420,7 +425,9 @@ def _connect(grad: AnyTensor, cls: type[Node], edges: tuple[Edge | None, ...]) -
     """Return an alias of `grad` whose node, of class `cls`, has the edge of `grad` and `edges`."""
     if not local.state.mode & GRAD:
         return grad
-    out = alias(grad, (cls.make(grad._device, (gradient_edge(grad), *edges), grad), 0))
+    node = cls.make(grad._device, (gradient_edge(grad), *edges), grad)
+    node._input_devices = (grad._device, *[edge[0]._device for edge in edges])
+    out = alias(grad, (node, 0))
     tangents = all_tangents(grad)
     if tangents is not None:
         out._autograd = AutogradMeta()

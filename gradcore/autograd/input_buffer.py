@@ -91,11 +91,6 @@ class RawGrads:
         with self.F.use_index(device.index):
             return self.F.xp.zeros(shape, dtype.numpy)
 
-    def zeros_like(self, grad: Any) -> Any:
-        """Return zeros like `grad`."""
-        with self.F.use_index(self.device.index):
-            return self.F.xp.zeros(grad.shape, grad.dtype)
-
     def widening(self, node: Any, grads: Any) -> Any:
         """Return a function that converts half-precision arrays to float32, or None if formulas need none."""
         op, F = node.op, self.F
@@ -155,9 +150,6 @@ class TensorGrads:
     def zeros(self, meta: TensorMeta) -> Any:
         shape, dtype, device = meta
         return functional.zeros(shape, dtype=dtype, device=device)
-
-    def zeros_like(self, grad: Any) -> Any:
-        return grad.new_zeros(grad._array.shape)
 
     def widening(self, node: Any, grads: Any) -> Any:
         return cast_halves if node.op.wide else None

@@ -141,6 +141,38 @@ def test_both_paths_of_the_engine_build_the_same_graphs_of_gradients(case, conte
         assert all(graph == graphs[0] for graph in graphs)
 
 
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CONNECTED])
+@pytest.mark.parametrize("outer", ["jacrev", "backward", "vmap"])
+def test_gradients_of_samples_lead_to_the_input_that_they_share(case, outer):
+    """`jacrev` computes a batch of gradients. The input and the result of the operation are in no batch."""
+    names = [case.op.names[p] for p in case.op.tensors]
+    for i in case.differentiable():
+
+        def f(x, i=i):
+            tensors = [x if j == i else gc.tensor(a) for j, a in enumerate(case.arrays())]
+            return case.outputs(tensors)[0].abs() * x.sum()
+
+        x = gc.tensor(case.arrays()[i], requires_grad=True)
+        out = f(x)
+        if names[min(i, len(names) - 1)] not in case.op.connected or not 0 < out.numel() * x.numel() ** 2 <= 1000:
+            continue
+        loops = jacobian_by_loops(out, x)
+        if outer == "backward":
+            found, expected = (gc.autograd.grad(j.sum(), x)[0] for j in (gc.func.jacrev(f)(x), loops))
+        elif outer == "jacrev":
+            found, expected = gc.func.jacrev(gc.func.jacrev(f))(x), jacobian_by_loops(loops, x)
+        else:
+            found, expected = gc.func.vmap(gc.func.jacrev(f))(gc.stack([x, x]))[1], loops
+        np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-6, atol=1e-6)
+
+
+def jacobian_by_loops(out, x):
+    """Compute the derivatives of `out` with respect to `x`, one element of `out` at a time."""
+    units = gc.eye(out.numel(), dtype=out.dtype)
+    rows = [gc.autograd.grad(out, x, e.reshape(out.shape), create_graph=True)[0] for e in units]
+    return gc.stack(rows).reshape(out.shape + x.shape)
+
+
 F = gc.nn.functional
 #: Operations with `joint` gradients, the number of an argument in which they are linear, and the shapes of all.
 JOINT = [
