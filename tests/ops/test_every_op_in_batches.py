@@ -98,6 +98,33 @@ def test_values(case: Drawn) -> None:
     check(case, lambda *ts: tuple(case.outputs(list(ts))))
 
 
+@pytest.mark.sampled(8)
+@by_label(ALL)
+def test_values_of_operands_in_different_batches(case: Drawn) -> None:
+    """``vmap(vmap)``, where the first operand is batched by the one, and the others by the other."""
+    first = (0,) + (None,) * (len(case.arrays()) - 1)
+    others = tuple(None if d == 0 else 0 for d in first)
+
+    def function(*ts: Any) -> tuple[Any, ...]:
+        return tuple(case.outputs(list(ts)))
+
+    if len(first) < 2 or case.op.random or case.op.layout_dependent:
+        pytest.skip("one operand, random, or dependent on strides")
+    inputs = [gc.tensor(np.stack(row)) for row in samples(case)]
+    for outer, inner in ((first, others), (others, first)):
+        rows = [looped(function, sample(inputs, outer, i), inner) for i in range(COUNT)]
+        if any(row is None for row in rows):
+            continue
+        try:
+            found = vmap(vmap(function, inner), outer)(*inputs)
+        except RuntimeError as error:
+            if str(error).startswith("vmap:") and refused(case):
+                continue
+            raise
+        for got, *want in zip(found, *rows, strict=True):
+            np.testing.assert_allclose(host(got), np.stack(want), 1e-8, 1e-10)
+
+
 @pytest.mark.sampled(16)
 @by_label(ALL[::4])
 def test_values_on_the_strict_device(case: Drawn, strict: str) -> None:

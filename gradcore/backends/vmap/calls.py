@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradcore.backends.vmap.array import BatchedArray, align_batch, physical, rewrap
+from gradcore.backends.vmap.array import BatchedArray, align_batch, outermost, physical, rewrap
 
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
@@ -84,9 +84,22 @@ def call_generic(
     """
     if not any(is_batched(level, a) for a in args):
         return kernel(*args, **kwargs)
-    if several:
-        args = ([as_batched(a, level) for a in args[0]], *args[1:])
-    return generic(*[as_batched(a, level) for a in args], **kwargs)
+    count = len(args[0]) if several else 0
+    values = _match_levels([as_batched(a, level) for a in ((*args[0], *args[1:]) if several else args)])
+    return generic(*([values[:count]] if several else []), *values[count:], **kwargs)
+
+
+def _match_levels(values: list[Any]) -> list[Any]:
+    """Return arrays that are batched at the latest level, each batched at all earlier levels of the others, too.
+
+    Bodies write into copies of arguments, which is possible only where these are batched at all levels.
+    """
+    samples = [v.array for v in values if v.__class__ is BatchedArray]
+    level = outermost(samples)
+    if level is None:
+        return values
+    matched = iter(_match_levels([as_batched(a, level) for a in samples]))
+    return [BatchedArray(next(matched), v.level) if v.__class__ is BatchedArray else v for v in values]
 
 
 def as_batched(value: Any, level: Any) -> Any:

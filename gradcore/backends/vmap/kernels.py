@@ -14,7 +14,7 @@ import numpy as np
 from gradcore.backends.base import Backend
 from gradcore.backends.kernel_rules import batch_rules
 from gradcore.backends.vmap import calls
-from gradcore.backends.vmap.array import BatchedArray, arange_like, physical, rewrap, shift_axes, split_batch
+from gradcore.backends.vmap.array import BatchedArray, all_samples, arange_like, physical, rewrap, shift_axes, split_batch
 from gradcore.backends.vmap.functions import matmul
 from gradcore.backends.vmap.messages import DYNAMIC
 
@@ -318,7 +318,7 @@ class BatchedKernels:
             self.inner.masked_write(out, mask, source)
             return
         ranks = mask.reshape(-1).cumsum() - 1
-        last = physical(ranks, self.level)
+        last = all_samples(ranks)
         if last.size and source.size <= int(last.max()):
             raise RuntimeError("Number of elements of source < number of ones in mask")
         if source.size:
