@@ -426,7 +426,7 @@ def _connect(grad: AnyTensor, cls: type[Node], edges: tuple[Edge | None, ...]) -
     if not local.state.mode & GRAD:
         return grad
     node = cls.make(grad._device, (gradient_edge(grad), *edges), grad)
-    node._input_devices = (grad._device, *[edge[0]._device for edge in edges])
+    node._input_devices = (grad._device, *[edge and edge[0]._device for edge in edges])
     out = alias(grad, (node, 0))
     tangents = all_tangents(grad)
     if tangents is not None:

@@ -186,6 +186,16 @@ def test_gradients_of_a_model_and_its_loss() -> None:
 
 
 @pytest.mark.slow
+def test_tangents_of_copies_with_another_dtype() -> None:
+    def function(x: gc.Tensor) -> gc.Tensor:
+        y = x.tanh()
+        y.copy_(x.double().exp())
+        return y * 2
+
+    done = check(lambda x: gc.func.jvp(function, (x,), (x.cos(),))[1], gc.randn(6))
+    assert "functions" in states(done)[0]
+
+
 def test_large_arrays_in_threads() -> None:
     before = gc.get_num_threads()
     try:

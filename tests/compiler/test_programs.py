@@ -100,6 +100,37 @@ def test_functions_of_tensors(name: str) -> None:
     compiled_as(*PURE[name])
 
 
+#: Writes to a copy of a vector. The tangent of the copy is written to, too.
+WRITES: dict[str, Any] = {
+    "all elements": lambda y, x: y.__setitem__(..., x * 2),
+    "an element": lambda y, x: y.__setitem__(0, x[1] * 2),
+    "a number": lambda y, x: y.__setitem__(0, 3.0),
+    "at a mask": lambda y, x: y.__setitem__(gc.tensor([True, False] * 3), x[0]),
+    "at indices": lambda y, x: y.__setitem__(gc.tensor([0, 1]), x[1:3]),
+    "a copy": lambda y, x: y.copy_(x.exp()),
+    "a copy to a view": lambda y, x: y[:2].copy_(x[0]),
+    "a product with a view": lambda y, x: y[0].mul_(x[1]),
+    "a sum": lambda y, x: y.add_(x),
+    "zeros": lambda y, x: y[1:].zero_(),
+    "index_copy_": lambda y, x: y.index_copy_(0, gc.tensor([0]), x[1:2]),
+    "scatter_": lambda y, x: y.scatter_(0, gc.tensor([0]), x[1:2]),
+}
+
+
+@pytest.mark.parametrize("scale", ["constant", "argument"])
+@pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
+def test_tangents_of_writes(write: Any, scale: str) -> None:
+    def tangent_of(x: gc.Tensor) -> gc.Tensor:
+        def function(x: gc.Tensor) -> gc.Tensor:
+            y = x.clone()
+            write(y, x)
+            return y * 1
+
+        return gc.func.jvp(function, (x,), (gc.ones_like(x) * 0.5 if scale == "constant" else x.cos(),))[1]
+
+    compiled_as(tangent_of, vector)
+
+
 MODELS: dict[str, tuple[Any, tuple[int, ...]]] = {
     "mlp": (lambda: nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Dropout(0.5), nn.Linear(8, 2)), (5, 4)),
     "cnn": (

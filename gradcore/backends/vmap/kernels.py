@@ -14,7 +14,15 @@ import numpy as np
 from gradcore.backends.base import Backend
 from gradcore.backends.kernel_rules import batch_rules
 from gradcore.backends.vmap import calls
-from gradcore.backends.vmap.array import BatchedArray, all_samples, arange_like, physical, rewrap, shift_axes, split_batch
+from gradcore.backends.vmap.array import (
+    BatchedArray,
+    all_samples,
+    arange_like,
+    physical,
+    rewrap,
+    shift_axes,
+    split_batch,
+)
 from gradcore.backends.vmap.functions import matmul
 from gradcore.backends.vmap.messages import DYNAMIC
 

@@ -15,14 +15,13 @@ from gradcore.compiler.program.program import Call, Program, values_in
 from gradcore.ops.declare.table import OPS
 from gradcore.ops.products import collectives
 
-__all__ = ["COPIES", "Effects", "is_pure", "is_total", "written_arguments", "written_values"]
+__all__ = ["COPIES", "Effects", "copied_argument", "is_pure", "is_total", "written_arguments", "written_values"]
 
 #: Methods of arrays, and functions of NumPy, that write to their first argument.
 _WRITERS = {
     "method": frozenset(["fill", "partition", "put", "setfield", "sort"]),
     "xp": frozenset(["add.at", "copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask", "subtract.at"]),
 }
-_NOTHING = frozenset[int]()
 #: Functions that return their first argument, a view of it or a copy. A copy has its elements dim by dim (``"dims"``,
 #: also with broadcasting), in C order (``"order"``), or only if the result has the argument's shape (``""``).
 COPIES = {
@@ -41,6 +40,11 @@ _TOTAL = {
         "sub", "truediv", "xor",
     )),
 }  # fmt: skip
+
+
+def copied_argument(call: Call) -> object:
+    """Return the argument whose elements the result has, for a call whose name is in `COPIES`."""
+    return call.args[1 if call.name == "kernels.copy" else 0]
 
 
 def written_values(call: Call) -> list[int] | None:
@@ -89,8 +93,7 @@ def is_total(call: Call, program: Program) -> bool:
     if call.name == "copy":
         return True
     if kind in _TOTAL:
-        has_basic_index = name in ("getitem", "setitem") and not values_in(call.args[1])
-        return name in _TOTAL[kind] or has_basic_index
+        return name in _TOTAL[kind] or (name in ("getitem", "setitem") and not values_in(call.args[1]))
     if kind not in ("kernels", "backend"):
         return False
     types = [program.types.get(n) for n in call.read]
@@ -166,7 +169,7 @@ class Effects:
             numbers = written_values(call)
             if numbers is None:  # An unknown call may write to its arguments and to memory from outside.
                 numbers = [*call.read, *program.inputs[:1]]
-            writes = frozenset(map(self.memory, numbers)) if numbers else _NOTHING
+            writes = frozenset(map(self.memory, numbers))
             self.writes.append(writes)
             for memory in writes:
                 self._positions.setdefault(memory, []).append(position)
