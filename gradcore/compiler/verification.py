@@ -27,6 +27,7 @@ from gradcore.backends.base import Backend
 from gradcore.backends.registry import find_cupy_backends
 from gradcore.compiler.autograd.node import cut_history, grad_of, with_history
 from gradcore.compiler.capture.host_calls import runs_user_code
+from gradcore.compiler.capture.objects import SCALARS
 from gradcore.compiler.capture.watch import Watch
 from gradcore.compiler.specialization import Specialization
 from gradcore.core import dtypes
@@ -49,7 +50,7 @@ _NUMBERS = (bool, int, float, complex)
 #: Types of objects that are not saved: they are immutable, or no state of the function.
 _CONSTANT = (
     type(None), *_NUMBERS, str, bytes, type, types.FunctionType, types.BuiltinFunctionType, types.MethodType,
-    types.ModuleType, np.ufunc, np.generic, np.dtype, dtypes.dtype, device, enum.Enum, weakref.ref, Backend,
+    types.ModuleType, np.ufunc, *SCALARS, np.dtype, dtypes.dtype, device, enum.Enum, weakref.ref, Backend,
 )  # fmt: skip
 #: The functions that empty and refill each type of container.
 _CONTAINERS: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {

@@ -152,6 +152,7 @@ CONTAINERS: dict[str, tuple[str, list[str]]] = {
     "memoryview": ("m = bytearray(b'ab')\nc = memoryview(m)", ["m[0] = 9", "c[1] = 3"]),
     "ndarray": ("c = np.array([2.0, 1.0])", ["c[1] = 9.0", "c *= 2", "c.resize(3, refcheck=False)"]),
     "numpy scalar": ("c = [np.float64(2.0)]", ["c[0] = np.float32(2.0)", "c[0] = 2.0"]),
+    "record": ("c = np.zeros(1, 'f8,f8')[0]; c[0] = 2.0", ["c[0] = 9.0", "c['f1'] = 5.0"]),
     "ctypes array": ("c = (ctypes.c_double * 2)(2.0, 1.0)", ["c[1] = 9.0", "ctypes.memset(c, 0, 8)"]),
     "range": ("c = range(2, 5)", ["global c; c = range(2, 6)", "global c; c = range(2, 5, 2)"]),
     "mapping proxy": ("m = {0: 2.0}\nc = types.MappingProxyType(m)", ["m[1] = 4.0", "m[0] = 5.0"]),

@@ -286,6 +286,32 @@ def test_code_in_backward_without_effects_is_compiled(place: str, code: str) -> 
     assert run._specializations
 
 
+_RECORD = np.zeros(1, [("n", "f8")])[0]
+
+
+def _count_in_record(g: Any) -> Any:
+    _RECORD["n"] += 1
+    return g
+
+
+def test_a_hook_that_writes_to_a_record_of_numpy() -> None:
+    w, counts = gc.ones(3, requires_grad=True), []
+
+    def function(x: gc.Tensor) -> gc.Tensor:
+        y = w * x
+        y.register_hook(_count_in_record)
+        return y.sum()
+
+    for run in (function, CompiledFunction(function)):
+        _RECORD["n"] = 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(6):
+                run(gc.ones(3)).backward()
+        counts.append(_RECORD["n"])
+    assert counts == [6, 6]
+
+
 def test_hooks_written_in_c() -> None:
     outcomes = []
     for compiles in (False, True):

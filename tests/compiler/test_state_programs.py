@@ -44,6 +44,7 @@ MISSED = [
     "registries / len(typing.get_type_hints(d)) / direct / d.__annotations__['w'] = int / return None",
     "registries / len(typing.get_type_hints(C)) / direct / C.__annotations__['w'] = int / return None",
     "registries / reprlib.repr([*range(20)]) / direct / reprlib.aRepr.maxlist = 3 / reprlib.aRepr.maxlist = 6",
+    "record / c[0] / direct / c[0] = 9.0 / c[0] = 2.0",
     "objects that lead to functions / C.p.w / direct / C.p.w = 5.0 / C.p.w = 2.0",
     "objects that lead to functions / C.p.k / direct / P.k = 5.0 / P.k = 2.0",
     "objects that lead to functions / C.p.__doc__ / direct / C.p.__doc__ = 'abc' / C.p.__doc__ = 'q'",

@@ -15,14 +15,16 @@ from gradcore.compiler.capture import trusted
 from gradcore.core import dtypes
 from gradcore.core.device import device
 
-__all__ = ["MISSING", "PLAIN", "UNIQUE", "cached_objects", "has_own_class", "has_state_in_c", "is_constant_class",
-           "is_plain", "is_written_in_c", "read_slot", "same", "slots_of"]  # fmt: skip
+__all__ = ["MISSING", "PLAIN", "SCALARS", "UNIQUE", "cached_objects", "has_own_class", "has_state_in_c",
+           "is_constant_class", "is_plain", "is_written_in_c", "read_slot", "same", "slots_of"]  # fmt: skip
 
 #: Types of values that are compared by value, and types of objects that are compared by identity.
 PLAIN = (bool, int, float, complex, str, bytes)
+#: NumPy's scalars that never change: not records (`np.void`), whose fields can be assigned to.
+SCALARS = (np.number, np.bool_, np.character, np.datetime64)
 UNIQUE = (
     type(None), type(...), type(NotImplemented), dtypes.dtype, np.dtype, device, enum.Enum,
-    types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, np.generic,
+    types.BuiltinFunctionType, np.ufunc, types.WrapperDescriptorType, types.MethodDescriptorType, *SCALARS,
     types.GetSetDescriptorType, types.MemberDescriptorType, re.Pattern,
 )  # fmt: skip
 #: ``Py_TPFLAGS_IMMUTABLETYPE``: whether a class is written in C.
@@ -67,10 +69,8 @@ def cached_objects(function: object) -> dict[int, object]:
 def has_own_class(value: object) -> bool:
     """Return whether an object, such as a NumPy scalar, is of a user's subclass; enumeration members always are."""
     kind = type(value)
-    is_user_class = (
-        kind.__flags__ & trusted.HEAP_TYPE and not is_written_in_c(kind) and not isinstance(value, enum.Enum)
-    )
-    return bool(is_user_class) and not trusted.is_library_class(kind)
+    is_user_class = kind.__flags__ & trusted.HEAP_TYPE and not is_written_in_c(kind)
+    return bool(is_user_class and not isinstance(value, enum.Enum) and not trusted.is_library_class(kind))
 
 
 def is_written_in_c(cls: type) -> bool:

@@ -32,7 +32,7 @@ import numpy as np
 from gradcore.autograd.function import BackwardFunction, FunctionCtx
 from gradcore.autograd.node import Node, call_posthooks, call_prehooks, call_tensor_hooks
 from gradcore.autograd.variables import TensorMeta, Variable
-from gradcore.compiler.capture import trusted
+from gradcore.compiler.capture import objects, trusted
 from gradcore.core.device import device
 from gradcore.core.dtypes import dtype
 from gradcore.nn.backward_hooks import BackwardHooks
@@ -69,7 +69,7 @@ _UNCHANGING = {f.__name__ for f in (abs, bool, complex, float, int, isinstance, 
 #: Types of values that only functions of gradcore change, besides its own classes.
 _UNCHANGEABLE = (
     Variable, bool, int, float, complex, str, bytes, range, slice, types.NoneType, types.EllipsisType, dtype, device,
-    np.generic, np.ufunc, tuple, frozenset, types.FunctionType, types.CodeType, FunctionCtx,
+    *objects.SCALARS, np.ufunc, tuple, frozenset, types.FunctionType, types.CodeType, FunctionCtx,
 )  # fmt: skip
 #: Types of functions written in C that run without a frame: those that a class may have as special methods.
 _HIDDEN = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, functools.partial)
