@@ -106,6 +106,16 @@ def test_a_layer_with_a_bias_launches_no_kernel(device: str, plans: dict[Any, An
     assert launches(lambda: gc._addmm_activation(c, a, b, use_gelu=True)) == 0
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_plan_takes_other_biases_and_factors(device: str, plans: dict[Any, Any], dtype: Any) -> None:
+    c, a, b = operands(dtype)
+    biases = [(bias, bias.to(device)) for bias in (c, -2 * c)]
+    for (bias, there), alpha in [(bias, alpha) for alpha in (1, 0.5, 1) for bias in (biases[0], *biases)]:
+        found = gc.addmm(there, a.to(device), b.to(device), alpha=alpha)
+        agree([found], [gc.addmm(bias, a, b, alpha=alpha)], f"{alpha}")
+    assert len(plans) == 1
+
+
 def test_plans_are_few(device: str, plans: dict[Any, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest is freed, with what describes it."""
     monkeypatch.setattr(epilogues, "_KEPT", 2)

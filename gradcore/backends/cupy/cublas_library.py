@@ -222,8 +222,10 @@ class LtPlan:
         self.workspace = 0
         self._found = _HeuristicResult()
         kind, compute, factor = types
-        self._factors = ctypes.c_double if factor else ctypes.c_float
-        self._beta = self._factors(0)
+        number = ctypes.c_double if factor else ctypes.c_float
+        self._alpha, self._beta = number(), number()
+        self._found_at, self._alpha_at, self._beta_at = byref(self._found), byref(self._alpha), byref(self._beta)
+        self._bias = 0  # the address that the product has
         self._made: list[tuple[str, c_void_p]] = []
         self._product = self._make("cublasLtMatmulDesc", compute, factor)
         self._set(_TRANSPOSE_A, c_int(a.transposed))
@@ -292,15 +294,18 @@ class LtPlan:
             Address of `workspace` bytes.
         stream : int
         """
-        self._set(_BIAS_POINTER, c_uint64(bias))
+        if bias != self._bias:  # a layer's stays the same
+            self._set(_BIAS_POINTER, c_uint64(bias))
+            self._bias = bias
         if aux:
             self._set(_AUX_POINTER, c_uint64(aux))
         at_a, at_b, at_out = addresses
         a, b, out = self._layouts
+        self._alpha.value = alpha
         self._library.call(
             "cublasLtMatmul",
-            self._handle, self._product, byref(self._factors(alpha)), at_a, a, at_b, b, byref(self._beta), at_out, out,
-            at_out, out, byref(self._found), workspace, self.workspace, stream,
+            self._handle, self._product, self._alpha_at, at_a, a, at_b, b, self._beta_at, at_out, out,
+            at_out, out, self._found_at, workspace, self.workspace, stream,
         )  # fmt: skip
 
     def free(self) -> None:

@@ -66,7 +66,7 @@ class CudaEpilogues(CudaProducts):
             rows = _rows(x)
             result = None if rows is None else self._with_bias("BIAS", rows, weight.T, bias)
             if result is not None:
-                return result[0].reshape(*x.shape[:-1], weight.shape[0])
+                return result[0] if x.ndim == 2 else result[0].reshape(*x.shape[:-1], weight.shape[0])
         return super().linear(x, weight, bias)
 
     def addmm(self, summand: Any, a: Any, b: Any, beta: complex = 1, alpha: complex = 1) -> Any:
@@ -126,11 +126,12 @@ class CudaEpilogues(CudaProducts):
             return False
         if dtype_name(a.dtype) not in _TYPES or min(*a.shape, *b.shape) < 2:
             return False
-        layouts = [layout_of(x, False) for x in (a, b)]
-        return all(
-            layout is not None and max(layout[1], *x.shape) <= LARGEST and not self.address(x) % _ALIGNED
-            for layout, x in zip(layouts, (a, b), strict=True)
-        )
+        return self._is_operand(a) and self._is_operand(b)
+
+    def _is_operand(self, x: Any) -> bool:
+        """Return whether cuBLASLt can read a matrix where it lies."""
+        layout = layout_of(x, False)
+        return layout is not None and max(layout[1], *x.shape) <= LARGEST and not self.address(x) % _ALIGNED
 
     def _epilogue(self, epilogue: str, a: Any, b: Any, bias: Any, alpha: complex) -> tuple[Any, Any] | None:
         """Return the product and the auxiliary output of its epilogue, or None if cuBLASLt has no algorithm.
