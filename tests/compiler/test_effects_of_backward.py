@@ -286,7 +286,7 @@ def test_code_in_backward_without_effects_is_compiled(place: str, code: str) -> 
     assert run._specializations
 
 
-_RECORD = np.zeros(1, [("n", "f8")])[0]
+_RECORD, _TENSOR = np.zeros(1, [("n", "f8")])[0], gc.zeros(1)
 
 
 def _count_in_record(g: Any) -> Any:
@@ -294,21 +294,28 @@ def _count_in_record(g: Any) -> Any:
     return g
 
 
-def test_a_hook_that_writes_to_a_record_of_numpy() -> None:
+def _count_in_memory(g: Any) -> Any:
+    _TENSOR.numpy()[0] += 1
+    return g
+
+
+@pytest.mark.parametrize("hook", [_count_in_record, _count_in_memory])
+def test_hooks_that_write_by_numpy(hook: Any) -> None:
     w, counts = gc.ones(3, requires_grad=True), []
 
     def function(x: gc.Tensor) -> gc.Tensor:
         y = w * x
-        y.register_hook(_count_in_record)
+        y.register_hook(hook)
         return y.sum()
 
     for run in (function, CompiledFunction(function)):
         _RECORD["n"] = 0
+        _TENSOR.zero_()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for _ in range(6):
                 run(gc.ones(3)).backward()
-        counts.append(_RECORD["n"])
+        counts.append(_RECORD["n"] + _TENSOR.item())
     assert counts == [6, 6]
 
 

@@ -85,14 +85,15 @@ CALLING_HOOKS = {id(each.__code__) for each in (
 )}  # fmt: skip
 #: The folder of the capture, whose functions are called where an array is computed with, and never by signals.
 _FOLDER = __file__.rpartition("repeatable")[0]
-#: Modules of the library without functions that change something, except functions with the prefixes below.
+#: Modules of the library without functions that change something or return arrays to write to, except functions with
+#: the prefixes below.
 _ONLY_COMPUTING = (
     "gradcore.autograd.function", "gradcore.autograd.grad_mode", "gradcore.compiler.capture.substitutes",
     "gradcore.core.dtypes", "gradcore.core.size", "gradcore.core.tracebacks", "gradcore.dispatch.",
     "gradcore.functional", "gradcore.nn.functional", "gradcore.ops.", "gradcore.tensor.", "abc", "enum",
 )  # fmt: skip
-_WITH_EFFECTS = ("backward", "manual_", "register_", "requires_grad_", "retain_", "seed", "set_", "setbuf", "seterr",
-                 "share_", "swap_")  # fmt: skip
+_WITH_EFFECTS = ("__array__", "__dlpack__", "backward", "data_ptr", "manual_", "numpy", "register_", "requires_grad_",
+                 "retain_", "seed", "set_", "setbuf", "seterr", "share_", "storage", "swap_", "untyped_")  # fmt: skip
 #: Methods of modules that change nothing but tensors, see `_only_computes`.
 _OF_MODULES = frozenset(("__call__", "__getattr__", "_call_impl"))
 
