@@ -27,14 +27,18 @@ class Point(NamedTuple):
 def _cubic_minimum(a: Point, b: Point, bounds: tuple[float, float] | None = None) -> float:
     """Return the minimizer of the cubic through two points with their slopes, clamped to bounds."""
     low, high = bounds or sorted((a.step, b.step))
+    if a.step == b.step:
+        return (low + high) / 2
     d = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.step - b.step)
     square = d * d - a.slope * b.slope
     if not square >= 0:
         return (low + high) / 2
     root = math.sqrt(square)
     left, right = (a, b) if a.step <= b.step else (b, a)
-    share = (right.slope + root - d) / (right.slope - left.slope + 2 * root)
-    return min(max(right.step - (right.step - left.step) * share, low), high)
+    rise, total = right.slope + root - d, right.slope - left.slope + 2 * root
+    if not total:  # a line, which has its minimum at a bound
+        return low if rise > 0 else high
+    return min(max(right.step - (right.step - left.step) * rise / total, low), high)
 
 
 def strong_wolfe(

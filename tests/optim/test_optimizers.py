@@ -453,3 +453,24 @@ def test_lbfgs_goes_on_at_a_gradient_of_zeros() -> None:
 
     assert optimizer.step(closure).item() == 0
     assert x.tolist() == [0, 0]
+
+
+LOSSES = {"squares": lambda x: (x * x).sum(), "a line": lambda x: -x.sum(), "a constant": lambda x: (x * 0).sum()}
+
+
+@pytest.mark.parametrize("loss", LOSSES.values(), ids=LOSSES)
+@pytest.mark.parametrize("lr", [0.0, 0.5])
+def test_line_searches_end_where_a_cubic_has_no_minimum(loss: Any, lr: float) -> None:
+    x = gradcore.tensor([1.0, 2.0], requires_grad=True)
+    optimizer = gradcore.optim.LBFGS([x], lr=lr, line_search_fn="strong_wolfe", max_iter=5)
+
+    def closure() -> Any:
+        optimizer.zero_grad()
+        value = loss(x)
+        value.backward()
+        return value
+
+    losses = [optimizer.step(closure).item() for _ in range(3)]
+    assert losses == sorted(losses, reverse=True)
+    assert np.isfinite(losses).all()
+    assert lr or x.tolist() == [1, 2]
