@@ -832,6 +832,8 @@ FEATURES: dict[str, Feature] = {
         ["y = gc.func.grad(lambda v: (v * tfw * tfs[0]).sin().sum())(y.detach()) + y",
          "y = y + gc.vmap(lambda r: r * tfs[0])(tfw)",
          "y = y + gc.func.jvp(lambda v: v * tfs[0], (tfw,), (tfw,))[1]",
+         "y = y + gc.func.jvp(lambda v: v.clone().mul_(v), (tfw,), (gc.ones(3),))[1]",
+         "y = y + gc.func.hessian(lambda v: (v.relu() * tfs[0]).sin().sum())(y.detach()).sum(0)",
          "z = gc.ones(3, requires_grad=True); (z * tfs[0] * y.detach()).sum().backward(); y = y + z.grad"],
         ["tfs[0] = 3.0", "tfw.mul_(2)", "tfs[0] += 1"],
         "(tfs, tfw.tolist())",
