@@ -73,6 +73,15 @@ def test_exact_functions(name: str, dtype: str) -> None:
         np.testing.assert_array_equal(getattr(F, name)(a, b), getattr(np, name)(a, b))
 
 
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+@pytest.mark.parametrize("many", [1, MANY])
+def test_quotients_of_zeros_multiples_and_infinities(name: str, many: int) -> None:
+    rows = [(-90, -0.75), (-90, 0.75), (90, -0.75), (0, 2), (-0.0, 2), (-0.0, -2), (7.5, -2.5)]
+    for pairs in (rows, [*rows, (3, np.inf), (-3, np.inf), (5, -np.inf), (-0.0, -np.inf)]):
+        x, y = np.array(pairs * many, "f4").T.copy()
+        assert_same_bits(getattr(F, name)(x, y), getattr(np, name)(x, y))
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_rounded_functions(dtype: str) -> None:
     """Within two units in the last place."""

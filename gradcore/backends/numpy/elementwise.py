@@ -134,27 +134,28 @@ def _compute_in_tiles(kernel: Callable[..., None], *arrays: Any) -> Any:
     return result
 
 
-def _make_quotient_kernel(rounding: Any, plain: Any, *, rest: bool) -> Callable[..., None]:
-    """Return a kernel ``kernel(out, x, y)`` for the rounded quotient of float32 numbers, or for the remainder (`rest`).
+def _make_quotient_kernel(rounding: Any, plain: Any, sign_of: int | None = None) -> Callable[..., None]:
+    """Return a kernel ``kernel(out, x, y)`` for the rounded quotient of float32 numbers, or for the remainder.
 
-    `rounding` rounds the quotient, and `plain` is NumPy's function, which is called if quotients are too large.
+    `rounding` rounds the quotient, and `plain` is NumPy's function, which is called if quotients are too large or a
+    divisor is infinite. The remainder has the sign of argument `sign_of`, also if it is zero.
     """
 
     def kernel(out: Any, x: Any, y: Any) -> None:
         x_double = x.astype(np.float64)
         quotient = x_double / y
         rounding(quotient, out=quotient)
-        if not (np.abs(quotient) < 2**24).all():
+        if not ((np.abs(quotient) < 2**24).all() and np.isfinite(y).all()):
             plain(x, y, out=out)
-        elif rest:
-            quotient *= y
-            out[...] = np.subtract(x_double, quotient, out=x_double)
-        else:
+        elif sign_of is None:
             out[...] = quotient
+        else:
+            quotient *= y
+            out[...] = np.copysign(np.subtract(x_double, quotient, out=x_double), (x, y)[sign_of], out=x_double)
 
     return kernel
 
 
-_floor_divide = _make_quotient_kernel(np.floor, np.floor_divide, rest=False)
-_remainder = _make_quotient_kernel(np.floor, np.remainder, rest=True)
-_fmod = _make_quotient_kernel(np.trunc, np.fmod, rest=True)
+_floor_divide = _make_quotient_kernel(np.floor, np.floor_divide)
+_remainder = _make_quotient_kernel(np.floor, np.remainder, sign_of=1)
+_fmod = _make_quotient_kernel(np.trunc, np.fmod, sign_of=0)
