@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradcore.autograd import variables
-from gradcore.autograd.input_buffer import TENSOR_GRADS, RawGrads
+from gradcore.autograd.input_buffer import TENSOR_GRADS
 from gradcore.autograd.modes import GRAD, local
 from gradcore.autograd.node import AccumulateGrad, Node
 from gradcore.autograd.op_node import HOLDING, SEVERAL, OpNode, show_saved, slots_of
@@ -358,10 +358,9 @@ class ConnectedGradient(Node):
     def backward(self, grads: AnyTensor, arithmetic: Any, needed: Sequence[bool] | None = None) -> list[AnyTensor]:
         if grads is None:
             return [None, None]
-        device = self._input_devices[1]  # Samples of `vmap` whose gradients differ may share the input.
-        if arithmetic.recorded:
-            return [grads, arithmetic.zeros(TensorMeta(grads._array.shape, grads._dtype, device))]
-        return [grads, RawGrads(device).zeros(TensorMeta(grads.shape, dtypes.from_numpy(grads.dtype), device))]
+        meta = TensorMeta.of(arithmetic.as_tensor(grads))
+        # On the device of the input, because samples of `vmap` whose gradients differ may share the input.
+        return [grads, arithmetic.zeros(meta._replace(device=self._input_devices[1]))]
 
 
 class ConnectedSlope(ConnectedGradient):

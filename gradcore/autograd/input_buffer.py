@@ -86,10 +86,10 @@ class RawGrads:
         return self.cast(self.sum_to(grad, meta[0]), meta[1])
 
     def zeros(self, meta: TensorMeta) -> Any:
-        """Return zeros for a missing gradient of an output with the metadata `meta`."""
+        """Return zeros with the metadata `meta`, for a missing gradient."""
         shape, dtype, device = meta
-        with self.F.use_index(device.index):
-            return self.F.xp.zeros(shape, dtype.numpy)
+        with device.backend.use_index(device.index):
+            return device.backend.xp.zeros(shape, dtype.numpy)
 
     def widening(self, node: Any, grads: Any) -> Any:
         """Return a function that converts half-precision arrays to float32, or None if formulas need none."""

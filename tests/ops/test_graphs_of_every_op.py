@@ -166,6 +166,29 @@ def test_gradients_of_samples_lead_to_the_input_that_they_share(case, outer):
         np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.label) for c in CONNECTED])
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_connected_gradients_pass_derivatives_on_to_the_upstream_gradient(case, create_graph):
+    """The derivative of ``upstream @ J`` by `upstream` is a product with `J`, which forward mode computes too."""
+    names = [case.op.names[p] for p in case.op.tensors]
+    for i in case.differentiable():
+
+        def f(x, i=i):
+            tensors = [x if j == i else gc.tensor(a) for j, a in enumerate(case.arrays())]
+            return case.outputs(tensors)[0].abs()
+
+        x = gc.tensor(case.arrays()[i], requires_grad=True)
+        if names[min(i, len(names) - 1)] not in case.op.connected or not x.numel():
+            continue
+        out = f(x)
+        upstream = gc.ones_like(out, requires_grad=True)
+        (first,) = gc.autograd.grad(out, x, upstream, create_graph=True)
+        direction = gc.cos(gc.arange(x.numel(), dtype=x.dtype)).reshape(x.shape)
+        (found,) = gc.autograd.grad(first, upstream, direction, create_graph=create_graph)
+        expected = gc.func.jvp(f, (x.detach(),), (direction,))[1]
+        np.testing.assert_allclose(found.detach().numpy(), expected.numpy(), rtol=1e-6, atol=1e-9)
+
+
 def jacobian_by_loops(out, x):
     """Compute the derivatives of `out` with respect to `x`, one element of `out` at a time."""
     units = gc.eye(out.numel(), dtype=out.dtype)
