@@ -12,7 +12,6 @@ from gradcore import functional, nn
 from gradcore.compiler.function import CompiledFunction
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.targets import native
-from gradcore.compiler.targets.native import indexing, plans
 from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS
 from gradcore.compiler.targets.native.rows import ARRAY_KERNELS, ROW_OPERATIONS
 from gradcore.compiler.targets.native.segments import NativeProgram
@@ -174,20 +173,6 @@ def test_indices_that_only_a_part_sees_are_narrow() -> None:
     assert found[1].dtype is gc.int64
 
 
-def test_arrays_that_fit_into_no_cache_are_left_to_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    def step(x: gc.Tensor, i: gc.Tensor) -> Any:
-        picked = x.gather(1, i)
-        return gc.autograd.grad((picked * picked).sum(), x)[0], x.detach().scatter(1, i, x.detach()[:, :7] * 2)
-
-    x, i = gc.randn(6, 50).requires_grad_(), gc.randint(0, 50, (6, 7))
-    assert by_python(check(step, x, i)) == []
-    monkeypatch.setattr(indexing, "NO_CACHE", 6 * 50 * 4)
-    monkeypatch.setattr(plans, "LEAST_CALLS", 2)  # another plan
-    refused = by_python(check(step, x, i))
-    assert len(refused) == 2
-    assert all("gather" in each and "no cache" in each for each in refused)
-
-
 def test_masked_numbers() -> None:
     def function(x: gc.Tensor, n: gc.Tensor) -> Any:
         filled = x.masked_fill(x > 0, -1.5), x.masked_fill(n[:, None] > 1, float("-inf")), n.masked_fill(n > 2, 7)
@@ -294,6 +279,23 @@ def test_an_index_out_of_bounds_writes_nothing() -> None:
         with pytest.raises(IndexError):
             call(x, y - 1, gc.tensor([0, 4]))
         assert x.tolist() == [[0, 0, 0], [1, 1, 1], [0, 0, 0], [0, 0, 0]]
+
+
+def test_an_index_out_of_bounds_adds_nothing_twice() -> None:
+    """Make the calls again only if no element was written, also of blocks before the one with the index."""
+
+    def function(x: gc.Tensor, y: gc.Tensor, i: gc.Tensor) -> gc.Tensor:
+        x.index_put_((i,), y.exp(), accumulate=True)
+        return y * 2
+
+    compiled, results = check(function, gc.zeros(4), gc.randn(2000), gc.arange(2000) % 4), []
+    assert by_python(compiled) == []
+    for call in (function, compiled):
+        x = gc.zeros(4)
+        with pytest.raises(IndexError):
+            call(x, gc.zeros(2000), gc.where(gc.arange(2000) == 1500, 4, 0))
+        results.append(x.tolist())
+    assert results[0] == results[1]
 
 
 def test_results_that_are_written_to_an_array_are_native() -> None:

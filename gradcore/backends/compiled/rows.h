@@ -462,12 +462,14 @@ ROW_KERNEL(plane_line)
 
 // ------------------------------------------------------------------------------------------------------ cumulative sums
 
-// Several rows are summed at a time, because each addition waits for the one before it.
+// Several rows are summed at a time, because each addition waits for the one before it. Sums are in registers only if
+// loops over these rows are unrolled, which compiled programs, built with `-O2`, have to ask for.
 template <class T, int rows>
 INLINE void accumulate(i64 width, bool reverse, const T* x, T* out) {
     double sums[rows] = {};
     for (i64 k = 0; k < width; ++k) {
         const i64 i = reverse ? width - 1 - k : k;
+#pragma GCC unroll 4
         for (int row = 0; row < rows; ++row) out[row * width + i] = static_cast<T>(sums[row] += x[row * width + i]);
     }
 }
@@ -476,8 +478,10 @@ INLINE void accumulate(i64 width, bool reverse, const T* x, T* out) {
 template <class T, int rows>
 INLINE void multiply_up(i64 width, const T* x, T* out) {
     T products[rows];
+#pragma GCC unroll 4
     for (int row = 0; row < rows; ++row) products[row] = 1;
     for (i64 i = 0; i < width; ++i) {
+#pragma GCC unroll 4
         for (int row = 0; row < rows; ++row) out[row * width + i] = products[row] *= x[row * width + i];
     }
 }
@@ -529,8 +533,10 @@ template <class T, int rows>
 INLINE void recur(i64 width, bool reverse, const T* factor, const T* term, T* out) {
     const i64 first = reverse ? width - 1 : 0, step = reverse ? -1 : 1;
     double values[rows];
+#pragma GCC unroll 4
     for (int row = 0; row < rows; ++row) out[row * width + first] = values[row] = term[row * width + first];
     for (i64 k = 1, i = first + step; k < width; ++k, i += step) {
+#pragma GCC unroll 4
         for (int row = 0; row < rows; ++row) {
             const i64 at = row * width + i;
             out[at] = static_cast<T>(values[row] = factor[at] * values[row] + term[at]);

@@ -15,7 +15,7 @@ from gradcore.compiler.program.program import Call, Program, values_in
 from gradcore.ops.declare.table import OPS
 from gradcore.ops.products import collectives
 
-__all__ = ["COPIES", "Effects", "copied_argument", "is_pure", "is_total", "written_arguments", "written_values"]
+__all__ = ["COPIES", "Effects", "is_pure", "is_total", "written_arguments", "written_values"]
 
 #: Methods of arrays, and functions of NumPy, that write to their first argument.
 _WRITERS = {
@@ -40,11 +40,6 @@ _TOTAL = {
         "sub", "truediv", "xor",
     )),
 }  # fmt: skip
-
-
-def copied_argument(call: Call) -> object:
-    """Return the argument whose elements the result has, for a call whose name is in `COPIES`."""
-    return call.args[1 if call.name == "kernels.copy" else 0]
 
 
 def written_values(call: Call) -> list[int] | None:

@@ -17,7 +17,7 @@ from gradcore.backends.base import SMALL, Backend
 from gradcore.backends.numpy.thread_state import has_subnormals, keep_subnormals
 from gradcore.backends.portable.elementwise import RENAMED
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import COPIES, Effects, copied_argument, is_pure, is_total, written_values
+from gradcore.compiler.program.effects import COPIES, Effects, is_pure, is_total, written_values
 from gradcore.compiler.program.program import Call, Literal, Program, Value, leaves_in, map_leaves, substitute
 from gradcore.compiler.program.storage import span_of
 from gradcore.core.operators import BASIC, names_of
@@ -134,7 +134,7 @@ def _same_elements(call: Call, program: Program) -> Any:
     if (name in COPIES and call.args) or (
         name == "pow" and len(call.args) == 2 and call.args[1] == 1 and result_type.dtype.kind in "fc"
     ):
-        source = copied_argument(call) if name in COPIES else call.args[0]
+        source = call.args[0]
     elif name in ("mul", "div", "truediv") and len(call.args) == 2:
         x, y = call.args
         source = x if _is_one(y, program) else y if name == "mul" and _is_one(x, program) else None

@@ -10,7 +10,6 @@ import numpy as np
 from gradcore.backends.codegen.cpp import C_TYPES
 from gradcore.backends.kernel_rules import Extremum, IndexKernel, extremum_kernels, index_kernels
 from gradcore.backends.numpy.backend import NumpyBackend
-from gradcore.backends.numpy.tiled import NO_CACHE
 from gradcore.compiler.program.program import Call, Literal, Value
 from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
 
@@ -80,7 +79,7 @@ class Indexing(Rules):
         values = results[0] if action == "take" else self._view(given["values"])
         if kernel.by == "each" and action == "put":
             values = values.select(tuple(slice(n) for n in at.shape))
-        return [*steps, _kernel(action, values, at)]
+        return [*steps, _kernel(action, values, at, "out" in given)]
 
     def _put(self, out: View, index: tuple[Any, ...], value: Any) -> list[Step]:
         """Return the steps that write a number or an array at tensors of indices along the first dims."""
@@ -88,7 +87,7 @@ class Indexing(Rules):
             raise Unsupported("the index")
         selected = self._read_at(out, dict(enumerate(map(self._view, index))))
         values: View = self.temporary_view(selected.shape, out.dtype)
-        return [*self._write(values, value), _kernel("put", values, selected)]
+        return [*self._write(values, value), _kernel("put", values, selected, True)]
 
     def _read_at(self, x: View, indices: dict[int, View], negative: bool = True) -> _Indexed:
         """Return the elements of `x` at tensors of indices, given by dim; see `_Indexed`."""
@@ -141,8 +140,11 @@ class Indexing(Rules):
         return [*steps, Kernel(text, writes, [a], lasting=a.size >= _LARGE)]
 
 
-def _kernel(kind: str, values: View, at: _Indexed) -> Step:
-    """Return the kernel that gathers elements into `values`, or scatters or adds `values` to them."""
+def _kernel(kind: str, values: View, at: _Indexed, at_once: bool) -> Step:
+    """Return the kernel that gathers elements into `values`, or scatters or adds `values` to them.
+
+    If `at_once` is True, it writes nothing if an index is out of bounds, so that the calls can be made again.
+    """
     x = at.x
     values = values if kind == "take" else values.broadcast(at.shape)
     if kind == "add" and x.dtype.itemsize == 2 and x.dtype.kind not in "iu":
@@ -152,8 +154,6 @@ def _kernel(kind: str, values: View, at: _Indexed) -> Step:
     if any(i.dtype != at.indices[0].dtype or i.dtype.name not in ("int32", "int64") for i in at.indices):
         raise Unsupported("the indices")
     size, integer = x.dtype.itemsize, at.indices[0].dtype.itemsize
-    if kind != "put" and prod(x.shape) * size >= NO_CACHE:
-        raise Unsupported("the library's kernel is faster on arrays that fit into no cache")
     rows = [(values.strides, size), (at.strides, size), *((i.strides, integer) for i in at.indices)]
     if any(s % unit for strides, unit in [*rows, (x.strides, size)] for s in strides):
         raise Unsupported("the strides")
@@ -162,8 +162,8 @@ def _kernel(kind: str, values: View, at: _Indexed) -> Step:
     tables += [tuple(x.shape[d] for d in at.dims), tuple(x.strides[d] // size for d in at.dims)]
     numbers = [f"{{{{{', '.join(map(str, each))}}}}}" for each in tables]
     numbers[3:-2] = [f"{{{{{', '.join(numbers[3:-2])}}}}}"]
-    count = len(at.indices)
-    where = f"Indexed<{len(shape)}, {count}>{{{{{', '.join(numbers)}, {'true' if at.negative else 'false'}}}}}"
+    count, flags = len(at.indices), (str(flag).lower() for flag in (at.negative, at_once))
+    where = f"Indexed<{len(shape)}, {count}>{{{{{', '.join([*numbers, *flags])}}}}}"
     kernel, integers = f"{kind}_places<{C_TYPES[x.dtype.name]}, {C_TYPES[at.indices[0].dtype.name]}", at.indices
     names = ", ".join(f"{{{2 + i}}}" for i in range(count))
     text = f"{kernel}, {len(shape)}, {count}>({{0}}, {{1}}, {where}, {{{{{names}}}}}, threads)"

@@ -15,7 +15,7 @@ from gradcore.backends.kernel_rules import reductions
 from gradcore.backends.numpy.backend import NumpyBackend
 from gradcore.backends.portable.elementwise import RENAMED, SPECIAL
 from gradcore.backends.registry import CPU
-from gradcore.compiler.program.effects import COPIES, Effects, copied_argument, written_values
+from gradcore.compiler.program.effects import COPIES, Effects, written_values
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value, values_in
 from gradcore.compiler.targets.native.bodies import Bodies, find_body
 from gradcore.compiler.targets.native.draws import Draws
@@ -279,10 +279,10 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         out = results[0]
         if len(results) != 1:
             raise Unsupported("the copy")
-        number = self._constant(copied_argument(call))
+        number = self._constant(call.args[0])
         if number is not None and out.memory == call.outputs[0]:
             return self._fill_call(out, number)
-        x = self._view(copied_argument(call))
+        x = self._view(call.args[0])
         if COPIES[name] == "order" and x.shape != out.shape:
             if not out.is_contiguous:
                 raise Unsupported("the copy's order")
@@ -290,6 +290,9 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
         if x.shape != out.shape:
             raise Unsupported("the copy's shape")
         return [self._convert(out, x)]
+
+    def _move_copy_from(self, call: Call, results: list[View]) -> list[Step]:
+        return self._copy(call._replace(args=call.args[1:]), "copy", results)
 
     def _move_repeat(self, call: Call, results: list[View]) -> list[Step]:
         (out,), x = results, self._view(call.args[0])

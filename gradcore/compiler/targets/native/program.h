@@ -362,55 +362,74 @@ __attribute__((noinline)) void correlate_back(T* out, const T* grad, const T* we
 template <int dims, int count>
 struct Indexed {
     i64 shape[dims], values[dims], array[dims], indices[count][dims], sizes[count], steps[count];
-    bool negative;
+    bool negative;  // whether negative indices count from the end
+    bool at_once;   // whether all indices are to be checked before the first element is written
 
-    i64 rows() const {
-        i64 n = 1;
+    // Rows are cut into blocks. The indices of a block are read once: they are checked and become places in the array,
+    // which stay in the first cache.
+    static constexpr i64 most = 512;
+
+    i64 blocks_of_row() const { return (shape[dims - 1] + most - 1) / most; }
+    i64 blocks() const {
+        i64 n = blocks_of_row();
         for (int d = 0; d < dims - 1; ++d) n *= shape[d];
         return n;
     }
-    bool has(i64 index, int c) const { return index < sizes[c] && index >= (negative ? -sizes[c] : 0); }
-    i64 place(i64 index, int c) const { return (index < 0 ? index + sizes[c] : index) * steps[c]; }
 
-    // Calls a function of places of values, of an array and of indices for each row from `start` to before `stop`.
+    // Calls a function of the size of each block, and of where in values, in the array and in the indices it begins.
     template <class F>
-    INLINE void each_row(i64 start, i64 stop, F take) const {
-        i64 at[dims];
-        i64 rest = start;
+    INLINE void each_block(i64 start, i64 stop, F take) const {
+        const i64 blocks = blocks_of_row();
+        i64 at[dims], block = start % blocks, rest = start / blocks;
         for (int d = dims - 2; d >= 0; --d) at[d] = rest % shape[d], rest /= shape[d];
-        for (i64 row = start; row < stop; ++row) {
-            i64 value = 0, element = 0, from[count] = {};
+        for (i64 i = start; i < stop; ++i) {
+            const i64 first = block * most, left = shape[dims - 1] - first;
+            i64 value = first * values[dims - 1], element = first * array[dims - 1], from[count];
+            for (int c = 0; c < count; ++c) from[c] = first * indices[c][dims - 1];
             for (int d = 0; d < dims - 1; ++d) {
                 value += at[d] * values[d], element += at[d] * array[d];
                 for (int c = 0; c < count; ++c) from[c] += at[d] * indices[c][d];
             }
-            take(value, element, from);
+            take(left < most ? left : most, value, element, from);
+            if (++block < blocks) continue;
+            block = 0;
             for (int d = dims - 2; d >= 0 && ++at[d] == shape[d]; --d) at[d] = 0;
         }
     }
 
-    // Whether all indices are within their bounds.
-    template <class I>
-    bool holds(const I* const (&index)[count]) const {
-        bool fine = true;
-        each_row(0, rows(), [&](i64, i64, const i64(&from)[count]) {
-            for (int c = 0; c < count; ++c) {
-                const i64 step = indices[c][dims - 1], n = step ? shape[dims - 1] : 1;
-                for (i64 i = 0; i < n; ++i) fine &= has(index[c][from[c] + i * step], c);
-            }
-        });
-        return fine;
+    // Calls a function of the number and the place of each index of a block. Returns whether all are within the bounds.
+    template <class I, class F>
+    INLINE bool find(const I* index, i64 stride, int c, i64 n, F take) const {
+        const u64 size = static_cast<u64>(sizes[c]), below = negative ? size : 0;
+        const i64 step = steps[c];
+        u64 outside = 0;  // the sign bit is set by indices below or above the bounds
+        const auto look = [=](i64 given, u64& wrong) {
+            const u64 i = static_cast<u64>(given);
+            wrong |= (i + below) | (size - 1 - i);
+            return static_cast<i64>(i + (static_cast<u64>(given >> 63) & below)) * step;
+        };
+        if (stride == 1) {
+#pragma omp simd reduction(| : outside)
+            for (i64 k = 0; k < n; ++k) take(k, look(index[k], outside));
+        } else {
+            for (i64 k = 0; k < n; ++k) take(k, look(index[k * stride], outside));
+        }
+        return !(outside >> 63);
     }
 
-    // Calls a function of places of values and of the array for each element of rows.
+    // Calls a function of the places of values and of the array for each element of blocks, up to the first block with
+    // an index that is out of bounds. Returns whether there is none.
     template <class I, class F>
-    INLINE void each(i64 start, i64 stop, const I* const (&index)[count], F take) const {
-        const i64 n = shape[dims - 1], v = values[dims - 1], a = array[dims - 1];
-        bool same = true;
+    INLINE bool each(i64 start, i64 stop, const I* const (&index)[count], F take) const {
+        const i64 v = values[dims - 1], a = array[dims - 1];
+        bool fine = true, same = true;
         for (int c = 0; c < count; ++c) same &= indices[c][dims - 1] == 0;
-        each_row(start, stop, [&](i64 value, i64 element, const i64(&from)[count]) {
+        each_block(start, stop, [&](i64 n, i64 value, i64 element, const i64(&from)[count]) {
+            if (!fine) return;
             if (same) {
-                for (int c = 0; c < count; ++c) element += place(index[c][from[c]], c);
+                const auto move = [&](i64, i64 place) { element += place; };
+                for (int c = 0; c < count; ++c) fine &= find(index[c] + from[c], 1, c, 1, move);
+                if (!fine) return;
                 if (v == 1 && a == 1) {
                     for (i64 i = 0; i < n; ++i) take(value + i, element + i);
                 } else {
@@ -418,12 +437,26 @@ struct Indexed {
                 }
                 return;
             }
-            for (i64 i = 0; i < n; ++i) {
-                i64 to = element + i * a;
-                for (int c = 0; c < count; ++c) to += place(index[c][from[c] + i * indices[c][dims - 1]], c);
-                take(value + i * v, to);
+            i64 places[most];
+            for (int c = 0; c < count; ++c) {
+                fine &= find(index[c] + from[c], indices[c][dims - 1], c, n, [&](i64 i, i64 place) {
+                    places[i] = place + (c ? places[i] : element + i * a);
+                });
+            }
+            if (!fine) return;
+            if (v == 1) {
+                for (i64 i = 0; i < n; ++i) take(value + i, places[i]);
+            } else {
+                for (i64 i = 0; i < n; ++i) take(value + i * v, places[i]);
             }
         });
+        return fine;
+    }
+
+    // Calls `each` for all blocks in one thread, as two may write to the same element.
+    template <class I, class F>
+    INLINE bool write(const I* const (&index)[count], F take) const {
+        return (!at_once || each(0, blocks(), index, [](i64, i64) {})) && each(0, blocks(), index, take);
     }
 };
 
@@ -431,28 +464,26 @@ struct Indexed {
 template <class T, class I, int dims, int count>
 __attribute__((noinline)) bool take_places(T* values, const T* x, const Indexed<dims, count>& at,
                                            const I* const (&index)[count], i64 threads) {
-    if (!at.holds(index)) return false;
-    spread(at.rows(), (1 << 14) / at.shape[dims - 1] + 1, 1, threads, [&](i64 start, i64 stop) {
-        at.each(start, stop, index, [=](i64 value, i64 element) { values[value] = x[element]; });
+    i64 wrong = 0;
+    const i64 size = at.shape[dims - 1] < at.most ? at.shape[dims - 1] : at.most;
+    spread(at.blocks(), (1 << 14) / size + 1, 1, threads, [&](i64 start, i64 stop) {
+        const bool fine = at.each(start, stop, index, [=](i64 value, i64 element) { values[value] = x[element]; });
+        if (!fine) __atomic_store_n(&wrong, 1, __ATOMIC_RELAXED);
     });
-    return true;
+    return !__atomic_load_n(&wrong, __ATOMIC_RELAXED);
 }
 
 // Values are written to where the indices point, the last one to a place that several have.
 template <class T, class I, int dims, int count>
 __attribute__((noinline)) bool put_places(T* x, const T* values, const Indexed<dims, count>& at,
                                           const I* const (&index)[count], i64) {
-    if (!at.holds(index)) return false;
-    at.each(0, at.rows(), index, [=](i64 value, i64 element) { x[element] = values[value]; });
-    return true;
+    return at.write(index, [=](i64 value, i64 element) { x[element] = values[value]; });
 }
 
 template <class T, class I, int dims, int count>
 __attribute__((noinline)) bool add_places(T* x, const T* values, const Indexed<dims, count>& at,
                                           const I* const (&index)[count], i64) {
-    if (!at.holds(index)) return false;
-    at.each(0, at.rows(), index, [=](i64 value, i64 element) { x[element] += values[value]; });
-    return true;
+    return at.write(index, [=](i64 value, i64 element) { x[element] += values[value]; });
 }
 
 // Whether a number comes before another one as the largest or smallest: NaN does, and the first of equal ones stays.
