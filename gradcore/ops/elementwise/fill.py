@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradcore.backends.kernel_rules import native_body
 from gradcore.ops.declare.annotations import Number
 from gradcore.ops.declare.geometry import expand_shape
 from gradcore.ops.declare.samples import case, floats
@@ -75,11 +76,13 @@ def zero(K, self):
     self=lambda F, grad: F.zeros_like(grad),
     src=lambda F, grad, src_shape: F.sum_to_size(grad, src_shape),
     node="CopyBackwards",
+    kernel="copy_from",  # not `copy`, the method of arrays
     computes_half_in_float=False,
     function=False,
     method=False,
     inplace=True,
 )
+@native_body
 def copy(K, self, src, non_blocking: bool = False):
     """Return `src` in the shape and dtype of `self`."""
     return K.broadcast_view(K.astype(src, self.dtype), expand_shape(src.shape, self.shape))

@@ -291,9 +291,6 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
             raise Unsupported("the copy's shape")
         return [self._convert(out, x)]
 
-    def _move_copy_from(self, call: Call, results: list[View]) -> list[Step]:
-        return self._copy(call._replace(args=call.args[1:]), "copy", results)
-
     def _move_repeat(self, call: Call, results: list[View]) -> list[Step]:
         (out,), x = results, self._view(call.args[0])
         sizes, size = (1,) * (len(out.shape) - len(x.shape)) + x.shape, out.dtype.itemsize
