@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,6 +20,9 @@ struct Handler {
 };
 
 static int at_the_start;
+
+// What fresh memory is filled with: what nobody has written is no number that tests expect.
+enum { FILLED = 0xCB };
 
 // What is kept of an array beside its pages: its size, and while it is free the next one of as many pages.
 struct Block {
@@ -51,7 +56,7 @@ static void* allocate(void* context, size_t size) {
     else if (!(block = mapped(pages))) return NULL;
     block->size = asked;
     char* first = (char*)block + 2 * page;
-    if (pages <= KEPT) memset(first, 0xCB, pages * page);  // what nobody has written is no number that tests expect
+    memset(first, FILLED, pages * page);
     return at_the_start ? first : first + pages * page - asked;
 }
 
@@ -60,10 +65,22 @@ static struct Block* block_of(void* place) {
     return (struct Block*)((uintptr_t)place / page * page - 2 * page);
 }
 
+// End the process if the rest of an array's pages, on its side without a protected page, was written to.
+static void check_rest(struct Block* block, size_t pages) {
+    const size_t page = sysconf(_SC_PAGESIZE), rest = pages * page - block->size;
+    const unsigned char* place = (unsigned char*)block + 2 * page + (at_the_start ? block->size : 0);
+    for (size_t i = 0; i < rest; ++i) {
+        if (place[i] == FILLED) continue;
+        fprintf(stderr, "memory beside an array of %zu bytes was written to\n", block->size);
+        abort();
+    }
+}
+
 static void release(void* context, void* place, size_t size) {
     if (!place) return;
     struct Block* block = block_of(place);
     const size_t pages = pages_of(block->size);
+    check_rest(block, pages);
     if (pages > KEPT) {
         munmap(block, (pages + 3) * sysconf(_SC_PAGESIZE));
         return;

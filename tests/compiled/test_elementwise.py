@@ -113,7 +113,7 @@ def test_exponentials_that_are_almost_subnormal(compiled: Any, dtype: str) -> No
     exact = np.exp(x.astype("f8" if dtype == "f4" else np.longdouble))
     found = compiled.compute_by_loop(lambda F, x: F.exp(x), (x,))
     errors = np.abs(found - exact) / np.spacing(exact.astype(dtype))
-    assert errors.max() < 1
+    assert errors.max() < 1.25  # 1.1 where products and sums are rounded separately
 
 
 FUNCTIONS = {"erf": 4, "exp": 2, "expm1": 3, "log": 2, "log1p": 3, "tanh": 4}

@@ -22,6 +22,15 @@ x = np.arange(100, dtype="f4")
 assert x.sum() == 4950
 ctypes.string_at(x.ctypes.data + {offset}, 4)
 """
+#: Writes a byte there, and frees the array.
+WRITE = """
+import ctypes
+import tests.compiled.guard_pages
+import numpy as np
+x = np.empty(100, dtype="f4")
+ctypes.memset(x.ctypes.data + {offset}, 0, 1)
+del x
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +47,13 @@ def _needs_compiler() -> None:
 def test_an_access_beyond_an_array_is_noticed(guard: str, offset: int, ends: int) -> None:
     done = run("-c", READ.format(offset=offset), GUARD=guard)
     assert done.returncode == ends, done.stderr
+
+
+@pytest.mark.parametrize(("guard", "offset"), [("end", -1), ("start", 400)])
+def test_a_write_to_the_rest_of_a_page_is_noticed(guard: str, offset: int) -> None:
+    done = run("-c", WRITE.format(offset=offset), GUARD=guard)
+    assert done.returncode == -signal.SIGABRT
+    assert "memory beside an array of 400 bytes was written to" in done.stderr
 
 
 @pytest.mark.slow

@@ -199,3 +199,21 @@ def test_short_time_transforms_are_inverted() -> None:
     assert gc.allclose(again[:40], x)
     again.sum().backward()
     assert gc.allclose(x.grad, gc.ones(40, dtype=gc.float64))
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes"),
+    [
+        (lambda x, y: signal.correlate2d(x, y, "valid"), ((9, 10), (3, 3))),
+        (lambda x, y: signal.upfirdn(y, x, 2, 3), ((3, 8), (4,))),
+    ],
+    ids=["correlate2d", "upfirdn"],
+)
+def test_inputs_may_have_any_strides(function: Any, shapes: Any) -> None:
+    """Elements that are repeated, or whose distance is no multiple of their size."""
+    x, y = (np.random.default_rng(0).standard_normal(shape) for shape in shapes)
+    fields = np.zeros(x.shape, [("number", "u1"), ("x", "f8")])
+    fields["x"] = x
+    for strided in gc.tensor(x[0, :1]).expand(x.shape), gc.from_numpy(fields["x"]):
+        expected = function(gc.tensor(strided.numpy()), gc.tensor(y))
+        assert gc.allclose(function(strided, gc.tensor(y)), expected)

@@ -82,7 +82,7 @@ class Filters:
 
     @kernel_for(_fits_one_call)
     def correlate_valid(self, x: Any, weights: Any, dims: Sequence[int], by: str) -> Any:
-        ndimage = self.scipy("ndimage")
+        ndimage, x = self.scipy("ndimage"), self.xp.ascontiguousarray(x)  # SciPy misreads repeated elements.
         longer = [d for d in dims if weights.shape[d] > 1]
         if len(longer) == 1 and weights.dtype.kind != "c":
             result = ndimage.correlate1d(x, weights.reshape(-1), longer[0], mode="constant")
@@ -101,7 +101,8 @@ class Filters:
         else:
             shape = {"footprint": np.zeros(window, bool)}
             shape["footprint"][tuple(map(list, zip(*offsets, strict=True)))] = True
-        result = self.scipy("ndimage").rank_filter(x, rank, **shape, mode="nearest")
+        rank_filter, x = self.scipy("ndimage").rank_filter, self.xp.ascontiguousarray(x)  # as in `correlate_valid`
+        result = rank_filter(x, rank, **shape, mode="nearest")
         return result[tuple(slice(n // 2, n // 2 + m) for n, m in zip(window, sizes, strict=True))]
 
     @kernel_for(_is_exact)
@@ -125,6 +126,7 @@ class Filters:
 
     @kernel_for(_is_inexact)
     def rate_filter(self, x: Any, h: Any, up: int, down: int, dim: int) -> Any:
+        x = self.xp.ascontiguousarray(x)  # SciPy misreads arrays whose strides are no multiples of the element size.
         return self.scipy("signal").upfirdn(h, x, up, down, dim)
 
     @kernel_for(_supports_type)
