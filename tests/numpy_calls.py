@@ -61,7 +61,7 @@ broadcast_shapes: (2, 1), (3,)
 broadcast_to: W, (3, 4)
 cbrt: A; I
 ceil: A
-choose: Z % 2, [V[:5], V[1:6]]
+choose: Z % 2, [V[:5], V[1:6]]; M.astype(int), [-1.0, 1.0]; M.astype(int), [A, W]
 clip: A, 0.5, 1.5; A, None, 1; A, B, 2.0; I, 1, 3; A, min=0.7; A, 0.3 * B, B
 column_stack: (V, V); (V[:3], A)
 compress: [True, False, True], A, axis=0; [True, False, True], A
@@ -196,7 +196,7 @@ minimum: A, B; 1.0, A
 modf: A
 moveaxis: D, 0, -1; D, [0, 1], [1, 2]
 multiply: A, B; A, 2; C, A; E, 2.0; I, True
-nan_to_num: N; N, nan=1.0; C; I; A, nan=1.0
+nan_to_num: N; N, nan=1.0; C; I; A, nan=1.0; N, nan=W[0], posinf=W[1], neginf=W[2]
 nanargmax: N; N, axis=1
 nanargmin: N
 nancumprod: N; N, 0
@@ -254,7 +254,7 @@ reciprocal: A; I + 1; C
 remainder: A, 0.3; I, 2; -1 * A, 0.7; A, B
 repeat: A, 2; V, 3, axis=0; A, [1, 0, 2], axis=0
 require: A
-reshape: A, (4, 3); A, -1; A, (2, 6), order="F"; A, (-1, 2)
+reshape: A, (4, 3); A, -1; A, (2, 6), order="F"; A, (-1, 2); A, -1, "f"
 resize: A, (2, 3); V, 10
 right_shift: I, 1
 rint: A
@@ -426,6 +426,8 @@ ones: (2.5,)
 pad: A, 1.5; A, (-1, 0), "mean"; A, 1, dtype="f2"; A, 1, "edge", constant_values=1.0
 partition: V, None
 power: I, -1
+ravel: A, "X"
+reshape: A, -1, "K"; A, -1, "rows"
 resize: V, (-1, 3)
 split: V, 2.5
 std: A, (0, True)

@@ -114,6 +114,27 @@ def test_axes_can_be_scalars_of_numpy(name: str) -> None:
     _compare(getattr(gnp, name)(gc.tensor(A), axis=axis), getattr(np, name)(A, axis=axis), name)
 
 
+LAYOUTS = {
+    "transposed": lambda x: x.T,
+    "permuted": lambda x: x.transpose(1, 2, 0),
+    "parts of rows": lambda x: x[:, :, ::2],
+    "parts of columns": lambda x: x.T[::2],
+    "repeated": lambda x: np.broadcast_to(x[:, :1], (2, 4, 4)).transpose(2, 1, 0),
+    "repeated in front": lambda x: np.broadcast_to(x[0], (2, 3, 4)).transpose(1, 2, 0),
+    "a matrix": lambda x: x[0].T,
+}
+
+
+@pytest.mark.parametrize("order", "CFAK")
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_orders_of_elements_follow_the_memory(name: str, order: str) -> None:
+    x = LAYOUTS[name](np.arange(24.0).reshape(2, 3, 4))
+    t = gc.as_tensor(x)
+    assert gnp.ravel(t, order).tolist() == np.ravel(x, order).tolist()
+    if order != "K":
+        assert gnp.reshape(t, -1, order).tolist() == np.reshape(x, -1, order).tolist()
+
+
 def test_numbers_of_numpy_keep_their_dtype() -> None:
     _compare(gnp.logspace(np.float32(0.5), 1.0, num=4), np.logspace(np.float32(0.5), 1.0, num=4), "logspace")
 

@@ -371,7 +371,8 @@ def accumulate_grad(
         raise RuntimeError("leaf variable has been moved into the graph interior")
     if meta.post_accumulate_hooks:
         for hook in list(meta.post_accumulate_hooks.values()):
-            if hook(leaf) is not None:
+            result = hook(leaf)
+            if result is not None and result is not leaf:
                 raise RuntimeError("Tensor post accumulate grad hooks should return None.")
     return grad
 

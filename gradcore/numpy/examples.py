@@ -766,7 +766,7 @@ multiply | x1, x2
 >>> np.multiply(x, x)
 tensor([1., 4., 9.], dtype=torch.float64)
 
-nan_to_num | x
+nan_to_num | x, nan, posinf, neginf
 >>> np.nan_to_num(np.array([1.0, np.nan]))
 tensor([1., 0.], dtype=torch.float64)
 

@@ -123,10 +123,12 @@ def nan_to_num(
         return F.clone(t)
     if t._dtype.is_complex:
         result = F.complex(*(nan_to_num(component, True, nan, posinf, neginf) for component in (F.real(t), F.imag(t))))
-    elif isinstance(nan, (int, float)):
-        result = F.nan_to_num(t, nan, posinf, neginf)
     else:
-        result = F.where(F.isnan(t), cast(tensor_of(nan), t._dtype), F.nan_to_num(t, 0.0, posinf, neginf))
+        new = {F.isnan: nan, F.isposinf: posinf, F.isneginf: neginf}
+        result = F.nan_to_num(t, *(v if v is None or isinstance(v, (int, float)) else 0.0 for v in new.values()))
+        for test, value in new.items():
+            if value is not None and not isinstance(value, (int, float)):
+                result = F.where(test(t), cast(tensor_of(value), t._dtype), result)
     return result if copy else F.copy_(t, result)
 
 

@@ -62,7 +62,8 @@ def choose(a: ArrayLike, choices: ArrayLike, out: Tensor | None = None, mode: st
     count = options.shape[0]
     shape = np.broadcast_shapes(tuple(place.shape), tuple(options.shape[1:]))
     place = _map_to_range(F.broadcast_to(_index(place, options), shape), count, mode)
-    options = F.broadcast_to(options, (count, *shape))
+    lacking = len(shape) + 1 - options.ndim
+    options = F.broadcast_to(F.reshape(options, (count, *(1,) * lacking, *options.shape[1:])), (count, *shape))
     return write_out(F.gather(options, 0, place[None])[0], out)
 
 

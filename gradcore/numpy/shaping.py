@@ -41,8 +41,12 @@ __all__ = [
 def reshape(a: ArrayLike, /, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Tensor:
     if order == "C" and not copy and shape.__class__ is tuple:
         return F.reshape(tensor_of(a), shape)
-    x, new_shape = tensor_of(a), sizes(shape)
-    if order in "CK" or (order == "A" and x.is_contiguous()):
+    x, new_shape, order = tensor_of(a), sizes(shape), order.upper()
+    if order == "K":
+        raise ValueError("order 'K' is not permitted for reshaping")
+    if order not in ("C", "F", "A"):
+        raise ValueError(f"order must be one of 'C', 'F', 'A', or 'K' (got {order!r})")
+    if order == "C" or (order == "A" and (x.is_contiguous() or not transpose(x).is_contiguous())):
         result = F.reshape(x, new_shape)
     else:
         if -1 in new_shape:
@@ -52,7 +56,24 @@ def reshape(a: ArrayLike, /, shape: ShapeLike, order: str = "C", *, copy: bool |
 
 
 def ravel(a: ArrayLike, order: str = "C") -> Tensor:
-    return reshape(a, -1, "F" if order == "F" else "C")
+    if order in ("K", "k"):
+        x = tensor_of(a)
+        return F.reshape(F.permute(x, _axes_in_memory(x.stride())), (-1,))
+    return reshape(a, -1, order)
+
+
+def _axes_in_memory(strides: Sequence[int]) -> tuple[int, ...]:
+    """Return the axes from the largest stride to the smallest; repeated axes stay where iterators leave them."""
+    axes: list[int] = []  # from the smallest stride on
+    for axis in reversed(range(len(strides))):
+        place = len(axes)
+        for k in reversed(range(len(axes))):
+            if strides[axis] and strides[axes[k]]:
+                if strides[axes[k]] <= strides[axis]:
+                    break
+                place = k
+        axes.insert(place, axis)
+    return tuple(axes[::-1])
 
 
 def transpose(a: ArrayLike, axes: Axis = None) -> Tensor:

@@ -183,7 +183,7 @@ def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     mat1, mat2 : Tensor
     reduce : str
         How the products along a row of a sparse matrix are reduced: ``"sum"``, ``"mean"`` (of the stored elements),
-        ``"amax"`` or ``"amin"``.
+        ``"amax"`` or ``"amin"``; ``"max"`` and ``"min"`` are the same.
 
     Returns
     -------
@@ -203,6 +203,7 @@ def mm(mat1: Any, mat2: Any, reduce: str = "sum") -> Any:
     if reduce == "sum":
         out = matmul(mat1, mat2)
         return out if isinstance(out, SparseTensor) else known_as(out, "SparseAddmmBackward0")
+    reduce = {"max": "amax", "min": "amin"}.get(reduce, reduce)
     if reduce not in ("mean", "amax", "amin"):
         raise RuntimeError(f"sparse.mm: reduce must be one of sum, mean, amax, amin, but got {reduce}")
     if not isinstance(mat1, SparseTensor) or isinstance(mat2, SparseTensor):

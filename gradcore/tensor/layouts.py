@@ -147,7 +147,9 @@ def sparse_mask(self: Tensor, mask: Tensor) -> Any:
 
 
 def _conversion(name: str, words: str) -> Callable[..., Any]:
-    def method(self: Tensor, *blocksize: Any) -> Any:
+    def method(self: Tensor, *blocksize: Any, dense_dim: int | None = None) -> Any:
+        if dense_dim is not None or len(blocksize) > name.startswith("to_sparse_bs"):
+            raise NotImplementedError(f"{name}: dense_dim is not supported: elements and blocks are numbers")
         return functional.sparse_conversions()[name](self, *blocksize)
 
     method.__name__, method.__doc__ = name, f"Return the nonzero elements as a sparse tensor {words}."

@@ -279,6 +279,16 @@ def test_other_memory_makes_another_leaf():
     assert gc.autograd.grad((x * 3).sum(), x)[0].tolist() == [3.0, 3.0]
 
 
+def test_post_accumulate_hooks_return_none_or_the_leaf():
+    x = leaf()
+    x.register_post_accumulate_grad_hook(lambda p: p)
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3.0, 3.0]
+    x.register_post_accumulate_grad_hook(lambda p: p.detach())
+    with pytest.raises(RuntimeError, match="should return None"):
+        (x * 3).sum().backward()
+
+
 def test_a_leaf_keeps_the_gradient_that_its_nodes_hooks_see():
     x, seen = leaf(), []
     y = x * 2

@@ -202,6 +202,36 @@ def test_scattered(method: str, rescale: bool) -> None:
         assert gradcheck(lambda v: interpolate.griddata(PLANE, v, QUERIES, "nearest"), leaves[1], fast_mode=True)
 
 
+INTERPOLATORS = {
+    "grid": lambda m, p, v: m.RegularGridInterpolator((np.arange(4.0), np.arange(3.0)), v.reshape(4, 3)),
+    "triangles": lambda m, p, v: m.LinearNDInterpolator(p, v),
+    "nearest": lambda m, p, v: m.NearestNDInterpolator(p, v),
+    "griddata": lambda m, p, v: lambda xi: m.griddata(p, v, xi),
+    "interpn": lambda m, p, v: lambda xi: m.interpn((np.arange(4.0), np.arange(3.0)), v.reshape(4, 3), xi),
+}  # fmt: skip
+POINT_QUERIES = (
+    [0.6, 1.2], [[0.6, 1.2]], (0.6, 1.2), [0.6, 1.2, 1.0, 0.4], ([0.6, 1.0], 1.2), np.full((2, 3, 2), 0.7),
+    (np.array([[0.6], [1.0]]), np.array([0.2, 0.5, 1.0])), [0.5, 0.6, 0.7], [[0.5, 0.6, 0.7]], (0.5, 0.6, 0.7),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("query", POINT_QUERIES, ids=range(len(POINT_QUERIES)))
+@pytest.mark.parametrize("name", INTERPOLATORS)
+def test_queries_have_the_shapes_of_scipy(name: str, query: Any) -> None:
+    random = np.random.default_rng(3)
+    corners = [[0.0, 0.0], [0.0, 2.0], [2.0, 0.0], [2.0, 2.0]]
+    points, values = np.r_[corners, random.random((8, 2)) * 2], random.random(12)
+    ours, theirs = (INTERPOLATORS[name](m, points, values) for m in (interpolate, scipy_interpolate))
+    try:
+        wanted = theirs(query)
+    except ValueError:
+        with pytest.raises(ValueError, match="need 2 coordinates"):
+            ours(query)
+    else:
+        assert tuple(ours(query).shape) == np.shape(wanted)
+        np.testing.assert_allclose(ours(query).numpy(), wanted, rtol=1e-9)
+
+
 def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="strictly increasing"):
         interpolate.CubicSpline([0.0, 0.0, 1.0], [0.0, 1.0, 2.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 from typing import Any
 
 import numpy as np
@@ -233,6 +234,64 @@ def test_what_does_not_occur(name: str) -> None:
     k = np.array([-1.0, 0.0, 0.5, 1.0, 9.0])
     np.testing.assert_allclose(getattr(stats, name).logpmf(k, *shapes).numpy(),
                                getattr(scipy.stats, name).logpmf(k, *shapes), rtol=1e-9)  # fmt: skip
+
+
+TWO_ARRAYS = {
+    "entropy": lambda m, x, y: m.entropy(x, y), "entropy of rows": lambda m, x, y: m.entropy(x, y, axis=-1),
+    "zmap": lambda m, x, y: m.zmap(x, y), "gmean": lambda m, x, y: m.gmean(x, weights=y),
+    "hmean": lambda m, x, y: m.hmean(x, weights=y), "pmean": lambda m, x, y: m.pmean(x, 2, weights=y),
+    "pearsonr": lambda m, x, y: m.pearsonr(x, y).statistic,
+    "pearsonr of rows": lambda m, x, y: m.pearsonr(x, y, axis=-1).statistic,
+    "pearsonr of all": lambda m, x, y: m.pearsonr(x, y, axis=None).statistic,
+    "dirichlet": lambda m, x, y: m.dirichlet.logpdf(x / x.sum(0) if x.ndim else x, y + 1),
+    "means of normal vectors": lambda m, x, y: m.multivariate_normal.logpdf(x, y),
+    "covariances": lambda m, x, y: m.multivariate_normal.logpdf(x, None, y + 9 * np.eye(3) if y.shape == (3, 3) else y),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", TWO_ARRAYS)
+def test_shapes_of_two_arrays_match_as_in_scipy(name: str) -> None:
+    shapes, random = [(), (1,), (3,), (2,), (3, 1), (1, 3), (2, 3), (3, 2), (3, 3)], np.random.default_rng(0)
+    answered = 0
+    for x, y in ((random.random(a) + 0.1, random.random(b) + 0.1) for a in shapes for b in shapes):
+        y = (y + y.T) / 2 if y.shape == (3, 3) else y
+        try:
+            wanted = TWO_ARRAYS[name](scipy.stats, x, y)
+        except (ValueError, IndexError):
+            with pytest.raises((ValueError, RuntimeError)):
+                TWO_ARRAYS[name](stats, gc.tensor(x), gc.tensor(y))
+        else:
+            found = TWO_ARRAYS[name](stats, gc.tensor(x), gc.tensor(y))
+            assert tuple(found.shape) == np.shape(wanted)
+            np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-9, atol=1e-9)
+            answered += 1
+    assert answered > 5
+
+
+def test_distributions_with_parameters() -> None:
+    loc = gc.tensor(0.3, dtype=gc.float64, requires_grad=True)
+    normal = stats.norm(loc, scale=2.0)
+    gradients = [
+        gc.autograd.grad(density(0.7), loc)[0] for density in (normal.pdf, lambda x: stats.norm.pdf(x, loc, 2.0))
+    ]
+    assert gradients[0] == gradients[1]
+    vectors = {"mean": [0.3, -0.2], "cov": [[1.4, 0.3], [0.3, 0.8]]}
+    for name, args, method in (
+        ("gamma", (1.7, 0.1), "sf"), ("poisson", (2.3,), "logpmf"), ("binom", (6, 0.35), "cdf"),
+        ("dirichlet", ([1.5, 2.0],), "pdf"),
+    ):  # fmt: skip
+        x = [0.4, 0.6] if name == "dirichlet" else 2.0
+        ours, theirs = (getattr(each, name)(*args) for each in (stats, scipy.stats))
+        np.testing.assert_allclose(getattr(ours, method)(x).numpy(), getattr(theirs, method)(x), rtol=1e-9)
+        assert ours.rvs(3, random_state=1).tolist() == theirs.rvs(3, random_state=1).tolist()
+    np.testing.assert_allclose(
+        stats.multivariate_normal(**vectors).entropy().item(), scipy.stats.multivariate_normal(**vectors).entropy()
+    )
+    assert pickle.loads(pickle.dumps(stats.beta(2.0, 3.0))).pdf(0.4) == stats.beta.pdf(0.4, 2.0, 3.0)
+    assert repr(stats.norm(1.0, scale=2.0)) == "<gradcore.scipy.stats.norm(1.0, scale=2.0)>"
+    with pytest.raises(AttributeError, match="have no method 'pfd'"):
+        normal.pfd  # noqa: B018
 
 
 def test_arguments_by_name_and_what_is_wrong_with_them() -> None:

@@ -113,6 +113,7 @@ REAL: dict[str, tuple[Any, ...]] = {
     "softmax, hybrid": (lambda v: gc.sparse.softmax(hybrid(v), 0).to_dense(),),
     "softmax of a dense dim": (lambda v: gc.sparse.softmax(hybrid(v), 1).to_dense(),),
     "largest product": (lambda v, d: gc.sparse.mm(coo(v), d, "amax"), (3, 2)),
+    "smallest product": (lambda v, d: gc.sparse.mm(coo(v), d, "min"), (3, 2)),
     "relu": (lambda v: coo(v).relu().to_dense(),),
 }
 

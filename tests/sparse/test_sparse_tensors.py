@@ -236,6 +236,15 @@ def test_indices_are_checked(name: str) -> None:
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["to_sparse_csr", "to_sparse_csc", "to_sparse_bsr", "to_sparse_bsc"])
+def test_dense_dims_of_matrices_are_refused(name: str) -> None:
+    blocksize = ((1, 1),) if name.startswith("to_sparse_bs") else ()
+    with pytest.raises(NotImplementedError, match=f"{name}: dense_dim is not supported"):
+        getattr(gc.ones(2, 2, 3), name)(*blocksize, 1)
+    with pytest.raises(NotImplementedError, match=f"{name}: dense_dim is not supported"):
+        getattr(gc.ones(2, 2, 3), name)(*blocksize, dense_dim=1)
+
+
 def test_strided_tensors_have_no_indices() -> None:
     for name, words in (
         ("indices", "sparse coordinate"),

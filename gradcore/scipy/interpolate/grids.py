@@ -13,7 +13,7 @@ from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import axis_of, common
 from gradcore.scipy.conversion import floating, like
 from gradcore.scipy.interpolate.bsplines import BSpline, basis, make_interp_spline
-from gradcore.scipy.interpolate.piecewise import increasing, intervals, move_query_dims, per_sample
+from gradcore.scipy.interpolate.piecewise import increasing, intervals, move_query_dims, per_sample, stack_points
 
 __all__ = ["RegularGridInterpolator", "interp1d", "interpn"]
 
@@ -70,16 +70,7 @@ class RegularGridInterpolator:
         if nu is not None:
             raise TypeError("RegularGridInterpolator() of tensors does not take nu; differentiate the result instead")
         d = len(self.grid)
-        if isinstance(xi, tuple):
-            xi = F.stack(list(F.broadcast_tensors(*(like(x, self.grid[0]) for x in xi))), -1)
-        points = like(xi, self.grid[0])
-        if points.ndim == 1 and d == 1:
-            points = points[:, None]
-        if points.shape[-1] != d:
-            raise ValueError(
-                f"The requested sample points xi have dimension {points.shape[-1]} but this "
-                f"RegularGridInterpolator has dimension {d}"
-            )
+        points = stack_points(xi, self.grid[0], d)
         shape = points.shape[:-1]
         flat = F.reshape(points, (-1, d))
         outside = F.any(F.stack([(flat[:, i] < g[0]) | (flat[:, i] > g[-1]) for i, g in enumerate(self.grid)]), 0)
@@ -148,7 +139,8 @@ def interpn(
     >>> interpolate.interpn(([0.0, 1.0],), [0.0, 2.0], [[0.25]])
     tensor([0.5000], dtype=torch.float64)
     """
-    return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
+    interpolator = RegularGridInterpolator(points, values, method, bounds_error, fill_value)
+    return interpolator(stack_points(xi, interpolator.grid[0], len(interpolator.grid)))
 
 
 class interp1d:

@@ -12,7 +12,7 @@ from gradcore.numpy.conversion import axis_of, common
 from gradcore.scipy.conversion import like
 from gradcore.tensor import Tensor
 
-__all__ = ["PPoly", "increasing", "intervals", "move_query_dims", "per_sample"]
+__all__ = ["PPoly", "increasing", "intervals", "move_query_dims", "per_sample", "stack_points"]
 
 
 def increasing(x: AnyTensor) -> None:
@@ -35,6 +35,22 @@ def per_sample(x: AnyTensor, ndim: int) -> AnyTensor:
 def move_query_dims(values: AnyTensor, queries: int, axis: int) -> AnyTensor:
     """Move the `queries` leading dims of `values`, those of the evaluation points, to the interpolated axis."""
     return F.movedim(values, tuple(range(queries)), tuple(range(axis, axis + queries)))
+
+
+def stack_points(xi: Any, of: AnyTensor, dims: int) -> AnyTensor:
+    """Return the points `xi` in shape ``(..., dims)``, on the device and in the dtype of `of`.
+
+    As in SciPy, a tuple contains coordinates that broadcast, and a vector contains points one after the other.
+    """
+    if isinstance(xi, tuple):
+        points = F.stack(list(F.broadcast_tensors(*(like(x, of) for x in xi))), -1)
+    else:
+        points = like(xi, of)
+        if points.ndim == 1 and points.shape[0] % dims == 0:
+            points = F.reshape(points, (-1, dims))
+    if not points.ndim or points.shape[-1] != dims:
+        raise ValueError(f"points need {dims} coordinates along the last dim, but xi has shape {tuple(points.shape)}")
+    return points
 
 
 class PPoly:

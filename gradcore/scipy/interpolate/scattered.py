@@ -12,7 +12,7 @@ from gradcore import functional as F
 from gradcore.core.typing import AnyTensor
 from gradcore.numpy.conversion import common
 from gradcore.scipy.conversion import floating, like, on_device
-from gradcore.scipy.interpolate.piecewise import per_sample
+from gradcore.scipy.interpolate.piecewise import per_sample, stack_points
 from gradcore.scipy.required import scipy_module
 
 __all__ = ["LinearNDInterpolator", "NearestNDInterpolator", "RBFInterpolator", "griddata"]
@@ -155,7 +155,7 @@ class LinearNDInterpolator:
 
     def __call__(self, *xi: Any) -> AnyTensor:
         """Return the values at points of shape ``(..., dims)``, or one argument for each dim."""
-        points = _stack_points(xi, self.points)
+        points = stack_points(xi[0] if len(xi) == 1 else xi, self.points, self.points.shape[1])
         flat = F.reshape(points, (-1, points.shape[-1]))
         host_points = np.asarray(flat.detach().host(), float)
         simplices = self._triangles.find_simplex((host_points - self._center) / self._size)
@@ -189,16 +189,9 @@ class NearestNDInterpolator:
 
     def __call__(self, *xi: Any) -> AnyTensor:
         """Return the values at points of shape ``(..., dims)``, or one argument for each dim."""
-        points = _stack_points(xi, self.points)
+        points = stack_points(xi[0] if len(xi) == 1 else xi, self.points, self.points.shape[1])
         _, index = self._tree.query((np.asarray(points.detach().host(), float) - self._center) / self._size)
         return self.values[on_device(index, points)]
-
-
-def _stack_points(xi: tuple[Any, ...], like_points: AnyTensor) -> AnyTensor:
-    if len(xi) == 1 and not isinstance(xi[0], tuple):
-        return like(xi[0], like_points)
-    coordinates = xi[0] if len(xi) == 1 else xi
-    return F.stack(list(F.broadcast_tensors(*(like(x, like_points) for x in coordinates))), -1)
 
 
 def griddata(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradcore import functional as F
 from gradcore.core.dtypes import finfo
-from gradcore.core.typing import AnyTensor
+from gradcore.core.typing import AnyTensor, ArrayLike, Axis, DTypeLike
 from gradcore.numpy.conversion import axes_of, cast, dtype_of, inexact
 from gradcore.scipy.conversion import floating, logarithm, promote_arguments
 
@@ -23,9 +24,19 @@ def _prepare(a: Any, axis: Any, nan_policy: str = "propagate") -> tuple[AnyTenso
         raise ValueError("nan_policy must be one of {'propagate', 'raise', 'omit'}")
     if nan_policy != "propagate":
         raise NotImplementedError("only nan_policy='propagate' is implemented; remove NaN before the call")
-    x = floating(a)
+    x = F.atleast_1d(floating(a))
     dims = axes_of(axis if axis is None or isinstance(axis, tuple) else (axis,), x.ndim)
     return x, dims, math.prod(x.shape[d] for d in dims)
+
+
+def _broadcast(a: ArrayLike, b: ArrayLike) -> tuple[AnyTensor, AnyTensor]:
+    """Return two arrays of samples, or of samples and weights, in one shape and dtype."""
+    x, y = (F.atleast_1d(inexact(t)) for t in promote_arguments(a, b))
+    try:
+        x, y = F.broadcast_tensors(x, y)
+    except RuntimeError:
+        raise ValueError("Array shapes are incompatible for broadcasting.") from None
+    return x, y
 
 
 def _central(x: AnyTensor, order: int, dims: tuple[int, ...], keepdims: bool = False) -> AnyTensor:
@@ -132,6 +143,7 @@ def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: st
     >>> stats.zmap(gc.tensor([0.0, 2.0]), gc.tensor([1.0, 2.0, 3.0]))
     tensor([-2.4495,  0.0000])
     """
+    axes_of(axis if axis is None or isinstance(axis, tuple) else (axis,), floating(compare).ndim)
     x, dims, n = _prepare(compare, axis, nan_policy)
     scores, x = (inexact(t) for t in promote_arguments(scores, x))
     return (scores - F.mean(x, dims, True)) / _std(x, dims, n, ddof, True)
@@ -174,14 +186,17 @@ def gstd(a: Any, axis: Any = 0, ddof: int = 1, *, keepdims: bool = False, nan_po
     return F.exp(_std(F.log(x), dims, n, ddof, keepdims))
 
 
-def _mean(x: AnyTensor, weights: Any, dims: tuple[int, ...], keepdims: bool) -> AnyTensor:
-    if weights is None:
-        return F.mean(x, dims, keepdims)
-    x, w = promote_arguments(x, weights)
-    if w.ndim == 1 and len(dims) == 1 and x.ndim > 1:
-        w = F.reshape(w, [-1 if d == dims[0] else 1 for d in range(x.ndim)])
-    x, w = F.broadcast_tensors(x, w)
-    return F.sum(x * w, dims, keepdims) / F.sum(w, dims, keepdims)
+def _mean(
+    function: Callable[[AnyTensor], AnyTensor], a: ArrayLike, axis: Axis, dtype: DTypeLike, weights: ArrayLike | None,
+    nan_policy: str, keepdims: bool,
+) -> AnyTensor:  # fmt: skip
+    """Return the weighted mean of a function of the samples."""
+    w = None
+    if weights is not None:
+        a, w = _broadcast(a, weights)
+    x, dims, _ = _prepare(a, axis, nan_policy)
+    x = function(cast(x, dtype_of(dtype)))
+    return F.mean(x, dims, keepdims) if w is None else F.sum(x * w, dims, keepdims) / F.sum(w, dims, keepdims)
 
 
 def gmean(
@@ -196,8 +211,7 @@ def gmean(
     >>> stats.gmean(gc.tensor([1.0, 4.0]))
     tensor(2.)
     """
-    x, dims, _ = _prepare(a, axis, nan_policy)
-    return F.exp(_mean(F.log(_cast_to(x, dtype)), weights, dims, keepdims))
+    return F.exp(_mean(F.log, a, axis, dtype, weights, nan_policy, keepdims))
 
 
 def hmean(
@@ -212,9 +226,7 @@ def hmean(
     >>> stats.hmean(gc.tensor([1.0, 2.0, 4.0]))
     tensor(1.7143)
     """
-    x, dims, _ = _prepare(a, axis, nan_policy)
-    x = _cast_to(x, dtype)
-    return 1 / _mean(1 / F.where(x < 0, math.nan, x), weights, dims, keepdims)
+    return 1 / _mean(lambda x: 1 / F.where(x < 0, math.nan, x), a, axis, dtype, weights, nan_policy, keepdims)
 
 
 def pmean(
@@ -231,13 +243,8 @@ def pmean(
     """
     if p == 0:
         return gmean(a, axis, dtype, weights, nan_policy=nan_policy, keepdims=keepdims)
-    x, dims, _ = _prepare(a, axis, nan_policy)
-    x = _cast_to(x, dtype)
-    return _mean(F.where(x < 0, math.nan, x) ** p, weights, dims, keepdims) ** (1 / p)
-
-
-def _cast_to(x: AnyTensor, dtype: Any) -> AnyTensor:
-    return cast(x, dtype_of(dtype))
+    mean = _mean(lambda x: F.where(x < 0, math.nan, x) ** p, a, axis, dtype, weights, nan_policy, keepdims)
+    return mean ** (1 / p)
 
 
 def entropy(
@@ -254,11 +261,13 @@ def entropy(
     """
     if base is not None and base <= 0:
         raise ValueError("`base` must be a positive number or `None`.")
+    q = None
+    if qk is not None:
+        pk, q = _broadcast(pk, qk)
     p, dims, _ = _prepare(pk, axis, nan_policy)
-    if qk is None:
+    if q is None:
         terms = F.entr(p / F.sum(p, dims, True))
     else:
-        p, q = F.broadcast_tensors(*(inexact(t) for t in promote_arguments(p, qk)))
         terms = F.special_of_two(p / F.sum(p, dims, True), q / F.sum(q, dims, True), "rel_entr")
     result = F.sum(terms, dims, keepdims)
     return result if base is None else result / logarithm(base)
@@ -283,6 +292,13 @@ def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = No
     if alternative != "two-sided" or method is not None:
         raise NotImplementedError("pearsonr() is implemented for alternative='two-sided' without method only")
     x, y = (inexact(t) for t in promote_arguments(x, y))
+    if axis is None:
+        x, y, axis = F.flatten(x), F.flatten(y), 0
+    ndim = max(x.ndim, y.ndim)
+    x, y = (F.reshape(t, (1,) * (ndim - t.ndim) + tuple(t.shape)) for t in (x, y))
+    if len({tuple(t.shape[d] for d in axes_of((axis,), ndim)) for t in (x, y)}) > 1:
+        raise ValueError("`x` and `y` must have the same length along `axis`.")
+    x, y = _broadcast(x, y)
     x, dims, n = _prepare(x, axis)
     if n < 2:
         raise ValueError("`x` and `y` must have length at least 2.")

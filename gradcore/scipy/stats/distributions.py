@@ -21,6 +21,7 @@ __all__ = [
     "DISCRETE",
     "ContinuousDistribution",
     "DiscreteDistribution",
+    "FrozenDistribution",
     "dirichlet",
     "multivariate_normal",
 ]
@@ -64,8 +65,57 @@ class _Samples:
         numbers = draw(*map(_to_host, args), **{name: _to_host(value) for name, value in settings.items()})
         return tensor_of(numbers)
 
+    def __call__(self, *args: ArrayLike, **settings: ArrayLike) -> FrozenDistribution:
+        """Return the distribution with these parameters, whose methods take none, as calls of SciPy's do."""
+        return FrozenDistribution(self, args, settings)
+
+    def __reduce__(self) -> tuple[Callable[[str], _Samples], tuple[str]]:
+        return _distribution, (self.name,)
+
     def __repr__(self) -> str:
         return f"<gradcore.scipy.stats.{self.name}>"
+
+
+def _distribution(name: str) -> _Samples:
+    """Return the distribution of that name."""
+    found = {**CONTINUOUS, **DISCRETE, dirichlet.name: dirichlet, multivariate_normal.name: multivariate_normal}
+    return found[name]
+
+
+class FrozenDistribution:
+    """A distribution with given parameters: ``norm(loc, scale).pdf(x)`` is ``norm.pdf(x, loc, scale)``.
+
+    Attributes
+    ----------
+    dist : ContinuousDistribution, DiscreteDistribution or a distribution of vectors
+    args, kwds : tuple, dict
+        The parameters, which may be tensors with a history.
+
+    Examples
+    --------
+    >>> from gradcore.scipy import stats
+    >>> loc = gc.tensor(1.0, requires_grad=True)
+    >>> stats.norm(loc, scale=2.0).logpdf(2.0).backward()
+    >>> loc.grad
+    tensor(0.2500)
+    """
+
+    def __init__(self, dist: _Samples, args: tuple[ArrayLike, ...], kwds: dict[str, ArrayLike]) -> None:
+        self.dist, self.args, self.kwds = dist, args, kwds
+
+    def rvs(self, size: ArrayLike = 1, random_state: ArrayLike = None) -> ArrayLike:
+        """Draw the numbers that SciPy draws for the same arguments and seed, as a tensor; they have no derivative."""
+        return self.dist.rvs(*self.args, **self.kwds, size=size, random_state=random_state)
+
+    def __getattr__(self, name: str) -> Callable[..., AnyTensor]:
+        method = None if name.startswith("_") else getattr(self.dist, name, None)
+        if not callable(method):
+            raise AttributeError(f"distributions with parameters have no method {name!r}", name=name, obj=self)
+        return lambda *values: method(*values, *self.args, **self.kwds)
+
+    def __repr__(self) -> str:
+        arguments = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwds.items())]
+        return f"<gradcore.scipy.stats.{self.dist.name}({', '.join(arguments)})>"
 
 
 def _to_host(value: ArrayLike) -> ArrayLike:
@@ -476,10 +526,12 @@ class _MultivariateNormal(_Samples):
         >>> mean.grad
         tensor([0.5000, 0.0000], dtype=torch.float64)
         """
-        x, mean, cov = (inexact(t) for t in promote_arguments(x, 0.0 if mean is None else mean, cov))
-        cov = _covariance(mean, cov)
+        x, mean, cov = _bind_normal(mean, cov, x)
         n = cov.shape[-1]
-        x = F.unsqueeze(x, -1) if n == 1 and (not x.ndim or x.shape[-1] != 1) else x
+        if x.ndim < 2:
+            x = F.reshape(x, (-1, 1) if n == 1 else (1, -1))
+        if x.shape[-1] not in (1, n):
+            raise ValueError(f"the last dim of 'x' must have length {n}, but x.shape = {tuple(x.shape)}")
         gap, outside = x - mean, None
         if allow_singular:
             basis, kernel, tolerance = _range_and_kernel(cov)
@@ -493,12 +545,11 @@ class _MultivariateNormal(_Samples):
         whitened = F.linalg_solve_triangular(F.expand(factor, (*gap.shape[:-2], n, n)), gap, upper=False)
         squares = F.sum(F.squeeze(whitened, -1) ** 2, (-1,))
         density = -squares / 2 - n * _LOG_ROOT - F.sum(F.log(F.diagonal(factor)), (-1,))
-        return density if outside is None else F.where(outside, -math.inf, density)
+        return F.squeeze(density if outside is None else F.where(outside, -math.inf, density))
 
     def entropy(self, mean: ArrayLike = None, cov: ArrayLike = 1) -> AnyTensor:
         """Compute the differential entropy, as `scipy.stats.multivariate_normal.entropy`."""
-        mean, cov = (inexact(t) for t in promote_arguments(0.0 if mean is None else mean, cov))
-        cov = _covariance(mean, cov)
+        _, cov = _bind_normal(mean, cov)
         logs = F.log(F.diagonal(F.linalg_cholesky(cov)))
         return cov.shape[-1] * (0.5 + _LOG_ROOT) + F.sum(logs, (-1,))
 
@@ -507,10 +558,21 @@ class _MultivariateNormal(_Samples):
         return F.exp(self.logpdf(x, mean, cov, allow_singular))
 
 
-def _covariance(mean: ArrayLike, cov: ArrayLike) -> ArrayLike:
-    """Return the covariance as a matrix; a number or a vector is taken as its diagonal."""
-    n = max(mean.shape[-1] if mean.ndim else 1, cov.shape[-1] if cov.ndim else 1)
-    return F.diag_embed(F.expand(cov, (n,))) if cov.ndim < 2 else cov
+def _bind_normal(mean: ArrayLike, cov: ArrayLike, *x: ArrayLike) -> list[AnyTensor]:
+    """Return the points `x`, the mean as a vector, and the covariance as a matrix, in one dtype.
+
+    A number or a vector for the covariance is its diagonal, as in SciPy.
+    """
+    *points, vector, cov = (inexact(t) for t in promote_arguments(*x, 0.0 if mean is None else mean, cov))
+    n = vector.numel() if mean is not None else cov.shape[0] if cov.ndim > 1 else 1
+    mean = F.expand(vector, (n,)) if mean is None else F.reshape(vector, (1,)) if n == 1 else vector
+    if tuple(mean.shape) != (n,):
+        raise ValueError(f"Array 'mean' must be a vector of length {n}.")
+    if cov.ndim > 2:
+        raise ValueError(f"Array 'cov' must be at most two-dimensional, but cov.ndim = {cov.ndim}")
+    if tuple(cov.shape) not in ((), (n,), (n, n)):
+        raise ValueError(f"Dimension mismatch: array 'cov' is of shape {tuple(cov.shape)}, but 'mean' has length {n}.")
+    return [*points, mean, cov if cov.ndim == 2 else F.diag_embed(F.expand(cov, (n,)))]
 
 
 def _range_and_kernel(cov: ArrayLike) -> tuple[Any, Any, float]:
@@ -533,13 +595,24 @@ class _Dirichlet(_Samples):
     name = "dirichlet"
 
     def logpdf(self, x: ArrayLike, alpha: ArrayLike) -> AnyTensor:
-        """Compute the log density, as `scipy.stats.dirichlet.logpdf`; the last probability of `x` may be left out."""
+        """Compute the log density, as `scipy.stats.dirichlet.logpdf`; the last probability of `x` may be left out.
+
+        That the probabilities sum to one is not checked, as differences of the density are needed next to such points.
+        It is NaN for negative probabilities and parameters that are not positive.
+        """
         x, alpha = (inexact(t) for t in promote_arguments(x, alpha))
-        if x.shape[0] + 1 == alpha.shape[0]:
+        if alpha.ndim != 1:
+            raise ValueError(f"Parameter vector 'a' must be one dimensional, but a.shape = {tuple(alpha.shape)}.")
+        if x.ndim and x.shape[0] + 1 == alpha.shape[0]:
             x = F.cat([x, F.unsqueeze(1 - F.sum(x, (0,)), 0)], 0)
+        if not x.ndim or x.shape[0] != alpha.shape[0]:
+            raise ValueError(
+                "Vector 'x' must have either the same number of entries as, or one entry fewer than, "
+                f"parameter vector 'a', but alpha.shape = {tuple(alpha.shape)} and x.shape = {tuple(x.shape)}."
+            )
         shaped = F.reshape(alpha, (-1,) + (1,) * (x.ndim - 1))
         density = F.sum(F.xlogy(shaped - 1, x), (0,)) + F.lgamma(F.sum(alpha)) - F.sum(F.lgamma(alpha))
-        return F.where(F.all(alpha > 0), density, math.nan)
+        return F.squeeze(F.where(F.all(alpha > 0) & F.all(x >= 0, 0), density, math.nan))
 
     def pdf(self, x: ArrayLike, alpha: ArrayLike) -> AnyTensor:
         """Return the density."""
