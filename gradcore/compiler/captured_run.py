@@ -82,6 +82,8 @@ class RecordedRun:
             args, named = self.numbers.take_arguments(args, named, varying)
             with watch.on():
                 result = function(*args, **named)
+                if self.recorder.is_first:
+                    self.script.refuse(Code.STATE, "the function has not been observed")
                 with watch.forbid_effects(self.script.refuse):
                     self.numbers.caller = None
                     self.backward.record(result)
@@ -93,6 +95,8 @@ class RecordedRun:
     def host_call(self, host: Any, name: str, args: tuple[Any, ...], named: dict[str, Any]) -> Any:
         """Make a host call, end the current segment with it, and return its result."""
         foreign = runs_user_code(host)
+        if self.recorder.is_first:  # Not all tensors are known that it reads.
+            self.script.refuse(Code.OPTIMIZER, f"{name} of {type(host).__name__} is called")
         self._check_host_call(host, name, [*args, *named.values()], foreign)
         stopped = self.recorder.stopped is not None
         if stopped and any(map(callable, (*args, *named.values()))):

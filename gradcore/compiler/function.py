@@ -225,10 +225,13 @@ class CompiledFunction:
             why = f"there are {self._most} programs of it already, and this guard keeps failing: {text}"
             self._leave(Reason(Code.PROGRAMS, why))
             return self._instead(*args, **named)
-        if not self._observed.executed:
+        is_first, function = not self._observed.executed, self._source()
+        if is_first and not self.settings.fullgraph:
             return self._observe(args, named)
+        if is_first and function is not None and not is_library(function.__globals__):
+            self._observed = Observed(function.__code__)
         with suspend_callbacks():
-            return self._capture(args, named)
+            return self._capture(args, named, is_first)
 
     def _call_profiled(self, args: _Args, named: _Named) -> Any:
         """Call within a profiler range that contains the fused kernels of a program, or the operations run eagerly."""
@@ -505,14 +508,17 @@ class CompiledFunction:
         changed = {key for key, value in floats.items() if self._floats.setdefault(key, value) != value}
         self._varying = (self._varying | changed) & floats.keys()
 
-    def _capture(self, args: _Args, named: _Named) -> Any:
-        """Call the function, capture a program, and return the result."""
+    def _capture(self, args: _Args, named: _Named, is_first: bool) -> Any:
+        """Call the function, capture a program, and return the result.
+
+        With `fullgraph`, the first call is captured to raise an error at what cannot be part of a program.
+        """
         self._note_floats(args, named)
         guards = self._guards_or_none(args, named)
         if guards is None:
             return self._function(*args, **named)
         state = [] if self._verifier is None else self.visible_state(args, named)
-        recorder, watch = Recorder(self.settings.fullgraph), Watch(self._code())
+        recorder, watch = Recorder(self.settings.fullgraph, is_first), Watch(self._code(), not is_first)
         input_tensors = all_tensors_in([*args, named])
         recorder.code, recorder.handled = self._code(), self._observed.handled
         recorded = RecordedRun(recorder, guards, self._observed.reads_grads, self.settings)
@@ -522,13 +528,14 @@ class CompiledFunction:
         except BaseException as error:
             sys.setprofile(profile)
             recorder.restore()
+            self._observed.add(watch)
             if isinstance(error, Unrecordable) and self.settings.fullgraph and recorder.stopped:
                 self._left = recorder.stopped
             recorder.stopped = recorder.stopped or Reason(Code.ERROR, "an error is raised")
             recorded.end(None)
             shorten(error)
             raise
-        is_complete = self._knows(watch, guards)
+        is_complete = not is_first and self._knows(watch, guards)
         self._learn(watch)
         if self._is_part and not recorder.program.calls:
             self._leave(Reason(Code.UNSUPPORTED, "nothing in it is computed with arrays"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import gradcore as gc
@@ -160,27 +161,71 @@ def test_compiling_is_the_same_in_every_call() -> None:
         assert [broken(gc.ones(1)).item() for _ in range(4)] == [2.0] * 4
 
 
-@pytest.mark.parametrize("name", ["captured", "observed"])
-def test_what_cannot_be_a_whole_has_its_effects_once(name: str) -> None:
-    """Raise, with ``fullgraph=True``, before a function that cannot be captured is called a second time."""
+def reads_product(x: gc.Tensor) -> gc.Tensor:
+    return x * (x @ WEIGHT).sum().item()
+
+
+#: Statements that cannot be part of a program, and what errors say of them.
+WITHOUT_PROGRAM: dict[str, tuple[Any, str]] = {
+    "argument": (lambda x: x * float(x.sum()), "elements of a tensor are read"),
+    "global": (lambda x: x * WEIGHT.sum().item(), "elements of a tensor are read"),
+    "global of a function": (reads_product, "elements of a tensor are read"),
+    "decision": (lambda x: x * 2 if x.sum() > 0 else x, "elements of a tensor are read"),
+    "mask": (lambda x: x[x > 0] * 2, "a mask selects elements, so that sizes depend on values"),
+    "options": (lambda x: x * OPTIMIZER.param_groups[0]["lr"], "param_groups of SGD is used"),
+    "print": (lambda x: (print(end=""), x * 2)[1], "print is called"),
+}
+WEIGHT = gc.ones(1, requires_grad=True)
+OPTIMIZER = gc.optim.SGD([WEIGHT], lr=0.1)
+
+
+@pytest.mark.parametrize(("function", "text"), WITHOUT_PROGRAM.values(), ids=WITHOUT_PROGRAM)
+def test_what_cannot_be_a_whole_has_its_effects_once(function: Any, text: str) -> None:
+    """Raise, with ``fullgraph=True``, in the first call, and then before the function is called."""
     seen: list[str] = []
 
-    def captured(x: gc.Tensor) -> gc.Tensor:
-        seen.append(name)
-        return x * float(x.sum())
+    def step(x: gc.Tensor) -> gc.Tensor:
+        seen.append(text)
+        return function(x)
 
-    def observed(x: gc.Tensor) -> gc.Tensor:
-        print(end="")
-        seen.append(name)
-        return x * 2
-
-    compiled, errors = gc.compile({"captured": captured, "observed": observed}[name], fullgraph=True), 0
-    for _ in range(5):
-        try:
+    compiled = gc.compile(step, fullgraph=True)
+    for _ in range(4):
+        with pytest.raises(RuntimeError, match=rf"{text} \(.*test_explanation.py:\d+, in .*leave fullgraph out"):
             compiled(gc.ones(1))
-        except RuntimeError as error:
-            errors += "fullgraph" in str(error)
-    assert (len(seen), errors) == {"captured": (2, 4), "observed": (1, 5)}[name]
+    assert seen == [text]
+
+
+def take_step(optimizer: Any) -> None:
+    optimizer.step()
+
+
+def test_first_calls_with_fullgraph_know_not_all_tensors() -> None:
+    """Gradients are added to existing ones, and a step is taken, of tensors that only the call itself finds."""
+
+    def make() -> Any:
+        gc.manual_seed(0)
+        model = gc.nn.Sequential(gc.nn.Linear(2, 3), gc.nn.BatchNorm1d(3))
+        optimizer, scaler = gc.optim.Adam(model.parameters()), gc.amp.GradScaler("cpu", init_scale=4.0)
+        held = [model, optimizer, scaler]
+
+        def find(number: int) -> Any:
+            return held[number]
+
+        def step(x: gc.Tensor) -> gc.Tensor:
+            loss = find(0)(x).exp().mean()
+            find(2).scale(loss).backward()
+            take_step(find(1))
+            return loss.detach()
+
+        return step, model
+
+    (step, model), (other, same_model) = make(), make()
+    compiled, x = gc.compile(step, fullgraph=True), gc.randn(5, 2)
+    for _ in range(5):
+        assert gc.equal(compiled(x), other(x))
+    pairs = zip(model.state_dict().values(), same_model.state_dict().values(), strict=True)
+    assert all(gc.equal(a, b) for a, b in pairs)
+    assert all(type(p.grad._array) is np.ndarray for p in model.parameters())
 
 
 def test_a_refused_call_does_not_refuse_others() -> None:

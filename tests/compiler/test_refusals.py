@@ -190,8 +190,8 @@ CASES: dict[str, tuple[Callable[..., Any], Code, str]] = {
     "mask": (lambda x: x[x > 0] + 1, Code.SIZES, "a mask selects elements, so that sizes depend on values"),
     "pickle": (lambda x: pickle.loads(pickle.dumps(x)) + 1, Code.CALL, "dumps is called"),
     "array": (lambda x: gc.tensor(np.asarray(x)) + 1, Code.ELEMENTS, "data of its array is used"),
-    "ufunc": (lambda x: gc.tensor(np.hypot(x._array, x._array)), Code.ELEMENTS, "NumPy's hypot is called on its array"),
-    "function": (lambda x: gc.tensor(np.median(x._array)), Code.ELEMENTS, "NumPy's median is called on its array"),
+    "ufunc": (lambda x: gc.tensor(np.hypot(x._array, x._array)), Code.KERNEL, "NumPy's hypot is called on its array"),
+    "function": (lambda x: gc.tensor(np.median(x._array)), Code.KERNEL, "NumPy's median is called on its array"),
     "computed": (
         number_and_complex,
         Code.ELEMENTS,
@@ -330,6 +330,7 @@ OTHERS = {
     "the gradient of a tensor is set that has a history": "guards refuse such tensors first",
     "an argument with a history is written in place": "test_arguments_with_a_history_that_are_written",
     ", which runs functions of yours, is given a tensor": "of schedulers with functions that are given a metric",
+    "the function has not been observed": "of first calls, which never have a program",
     "an optimiser takes a step": "a step that is called by other code of the library",
     "an array is hidden from the recording": "of kernels that call kernels",
     "whether arguments share memory decides": "of kernels that ask whether their arguments share memory",

@@ -137,14 +137,14 @@ class RecordedArray(ArrayStandIn):
         """Capture an operator whose first operand is a NumPy array; other NumPy functions end the capture."""
         if method == "__call__" and not kwargs and ufunc in BY_UFUNC and len(inputs) > 1:
             return _call(f"operator.{BY_UFUNC[ufunc].name}", BY_UFUNC[ufunc].function, *inputs)
-        _read(Code.ELEMENTS, f"NumPy's {ufunc.__name__} is called on its array")
+        _read(Code.KERNEL, f"NumPy's {ufunc.__name__} is called on its array")
         if "out" in kwargs:
             kwargs["out"] = tuple(map(_inside, kwargs["out"]))
         return getattr(ufunc, method)(*map(_inside, inputs), **kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, named: Any) -> Any:
         """End the capture for NumPy functions that are not captured: they read the elements."""
-        _read(Code.ELEMENTS, f"NumPy's {function.__name__} is called on its array")
+        _read(Code.KERNEL, f"NumPy's {function.__name__} is called on its array")
         return function(*map_leaves(_inside, args), **map_leaves(_inside, named))
 
     def __repr__(self) -> str:

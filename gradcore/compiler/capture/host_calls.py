@@ -47,8 +47,8 @@ def can_be_observed(cls: type) -> bool:
     return not any(name in vars(each) for each in classes for name in _OBSERVING)
 
 
-def observe(hosts: Sequence[Any]) -> None:
-    """Report attribute access on `hosts` to the recorder, without changing their class.
+def observe(hosts: Sequence[Any], every: bool) -> None:
+    """Report attribute access on `hosts`, or on `every` host object, to the recorder, without changing their class.
 
     During the capture, their base class gets methods for attribute access. In other threads and for other objects,
     these methods behave as the original ones.
@@ -57,7 +57,7 @@ def observe(hosts: Sequence[Any]) -> None:
 
     def is_observed(self: Any) -> bool:
         recorder = current.recorder
-        return recorder is not None and id(self) in observed
+        return recorder is not None and (every or id(self) in observed)
 
     def __getattribute__(self: Any, name: str) -> Any:
         if not is_observed(self) or name == "__class__" or current.recorder.within_library:
@@ -80,7 +80,7 @@ def observe(hosts: Sequence[Any]) -> None:
         return method
 
     methods = __getattribute__, report(object.__setattr__, "set"), report(object.__delattr__, "deleted")
-    for base in HOST_CLASSES if hosts else ():
+    for base in HOST_CLASSES if hosts or every else ():
         for name, method in zip(_OBSERVING, methods, strict=True):
             setattr(base, name, method)
 

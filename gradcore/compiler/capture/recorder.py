@@ -119,6 +119,9 @@ class Recorder:
     ----------
     fullgraph : bool
         Whether an operation that cannot be captured raises `Unrecordable`.
+    is_first : bool
+        Whether this is the function's first call, before which not all tensors that it depends on are known. Then there
+        is no program.
 
     Attributes
     ----------
@@ -131,8 +134,8 @@ class Recorder:
         The offset of the instruction of that function at which the capture ended, if known.
     """
 
-    def __init__(self, fullgraph: bool = False) -> None:
-        self.program, self.fullgraph = Program(), fullgraph
+    def __init__(self, fullgraph: bool = False, is_first: bool = False) -> None:
+        self.program, self.fullgraph, self.is_first = Program(), fullgraph, is_first
         self.stopped: Reason | None = None
         self.code: types.CodeType | None = None
         self.offset: int | None = None
@@ -174,7 +177,8 @@ class Recorder:
             raise RepeatedEffect(Reason(code, text))
         if self.stopped is None:
             self.stopped, self.offset = Reason(code, text, user_line()), running_offset(self.code)
-            if self.fullgraph:
+            # The first call may create the state of a scaler, and calls functions of arrays that are not known yet.
+            if self.fullgraph and not (self.is_first and (self.within_library or code is Code.KERNEL)):
                 raise Unrecordable(self.stopped)
 
     def add_input(self, array: AnyArray) -> RecordedArray:
@@ -463,7 +467,7 @@ class Recorder:
         if leaf.__class__ is RecordedFloat:
             return Value(self.run.numbers.given_number(leaf))
         if isinstance(leaf, self.array_types):
-            if not self._is_constant(leaf):
+            if not (self.is_first or self._is_constant(leaf)):
                 text = f"a tensor is used that is found in a way that cannot be checked, by {self._calling}"
                 self.stop(Code.STATE, text)
             return self.program.new_literal(leaf)

@@ -55,7 +55,7 @@ class Substitutes:
         for name in _OPERATORS:
             setattr(Tensor, name, _accept_numbers(original_of(getattr(Tensor, name))))
         checkpoint._checkpoint_without_reentrance = _watch_checkpoint  # type: ignore[assignment]
-        observe(self.hosts)
+        observe(self.hosts, self.recorder.is_first)
 
     def restore(self) -> None:
         """Restore all originals, also if an interrupt has ended `begin`."""

@@ -181,6 +181,11 @@ class RepeatedEffect(BaseException):
 class Observed:
     """Record of a function's calls: the code that ran, and the state of the library that it read.
 
+    Parameters
+    ----------
+    *codes : code
+        User code that has run.
+
     Attributes
     ----------
     executed, users : set of code
@@ -199,13 +204,13 @@ class Observed:
         The ranges of instructions of user code in earlier calls that may catch errors, see `find_handlers`.
     """
 
-    def __init__(self) -> None:
-        self.executed, self.users, self.facts = set[types.CodeType](), set[types.CodeType](), set[types.CodeType]()
+    def __init__(self, *codes: types.CodeType) -> None:
+        self.executed, self.users, self.facts = {*codes}, {*codes}, set[types.CodeType]()
         self.queries: set[Any] = set()
         self.computed_names = False
         self.offset_of_backward: int | None = None
-        self.names = frozenset[str]()
-        self.handled: dict[types.CodeType, list[tuple[int, int]]] = {}
+        self.names = names_in(codes)
+        self.handled: dict[types.CodeType, list[tuple[int, int]]] = find_handlers(self.users)
 
     def add(self, other: Observed) -> None:
         """Add what has been observed in a call."""

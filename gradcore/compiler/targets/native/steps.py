@@ -16,7 +16,7 @@ from gradcore.core.size import contiguous_strides
 from gradcore.core.typing import AnyArray
 
 __all__ = ["Kernel", "Loop", "Reduction", "Rules", "Step", "Unsupported", "View", "clashes", "contiguous_strides",
-           "empty_strided", "overlap"]  # fmt: skip
+           "empty_array", "overlap"]  # fmt: skip
 
 
 class Unsupported(Exception):
@@ -244,7 +244,7 @@ class Rules:
         return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, dtype)]))  # type: ignore[no-any-return]
 
 
-def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+def empty_array(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
     """Return an uninitialized array with strides in bytes, none of them negative."""
     _, size = span_of(shape, strides, dtype.itemsize)
     return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
