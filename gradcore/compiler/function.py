@@ -226,8 +226,12 @@ class CompiledFunction:
             self._leave(Reason(Code.PROGRAMS, why))
             return self._instead(*args, **named)
         is_first, function = not self._observed.executed, self._source()
-        if is_first and not self.settings.fullgraph:
-            return self._observe(args, named)
+        if is_first and not self.settings.fullgraph:  # Run the function eagerly, and record which code it runs.
+            watch = Watch(self._code(), with_host_calls=False)
+            with watch.on():
+                result = self._function(*args, **named)
+            self._learn(watch)
+            return result
         if is_first and function is not None and not is_library(function.__globals__):
             self._observed = Observed(function.__code__)
         with suspend_callbacks():
@@ -250,14 +254,6 @@ class CompiledFunction:
             state.mode |= PROFILE
             current.profiler.end(event)
             current.profiler = None
-
-    def _observe(self, args: _Args, named: _Named) -> Any:
-        """Run the function eagerly, record which code it runs, and return its result."""
-        watch = Watch(self._code(), with_host_calls=False)
-        with watch.on():
-            result = self._function(*args, **named)
-        self._learn(watch)
-        return result
 
     def _learn(self, watch: Watch) -> None:
         """Add the code and effects that a `Watch` has observed to those of earlier calls."""

@@ -266,6 +266,34 @@ def test_nodes_that_the_engine_runs_in_its_loop() -> None:
     assert equal(seen[0], upstream)
 
 
+def test_a_result_whose_graph_the_function_frees_leads_to_leaves() -> None:
+    """The edges to leaves are created when somebody looks at them, and backward raises the usual error."""
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        w.grad = None
+        loss = (w * x).sum()
+        loss.backward()
+        return loss
+
+    w, other = gc.ones(3, requires_grad=True), gc.ones(1, requires_grad=True)
+    compiled, scaled = CompiledFunction(step, fullgraph=True), CompiledFunction(lambda x: x * other)
+    for _ in range(2):
+        scaled(compiled(gc.ones(3)))
+    for _ in range(2):
+        loss = compiled(gc.ones(3))
+        scaled(loss)
+        node = loss.grad_fn
+        assert node.name() == type(node).__qualname__ == "CompiledFunctionBackward"
+        assert w._autograd.accumulator() is None
+        assert [(each.variable is w, number) for each, number in node.next_functions] == [(True, 0)]
+        assert not hasattr(node, "another")
+        with pytest.raises(RuntimeError, match="second time"):
+            (loss * 2).backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            gc.autograd.grad(loss, w)
+    assert compiled._specializations
+
+
 def test_results_without_a_gradient_take_no_part() -> None:
     """The gradient of the square root at zero is infinite, and zero times that no number."""
     compiled = CompiledFunction(lambda x, y: (x.sqrt(), (x * y).sum()), fullgraph=True)

@@ -182,6 +182,20 @@ class CompiledFunctionBackward(Node):
         return _insert_missing(run(program.run, *self.saved, *dense), program.found)
 
 
+class FreedBackward(CompiledFunctionBackward):
+    """Node of a result whose graph the function has freed by backward.
+
+    Each call of a training step creates one, but its edges to the leaves `inputs` only if somebody looks at them.
+    """
+
+    __slots__ = ("inputs",)
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_edges":
+            self._edges = tuple(map(gradient_edge, self.inputs))
+        return object.__getattribute__(self, name)
+
+
 def _insert_missing(gradients: Sequence[Any], exists: tuple[bool, ...]) -> Sequence[Any]:
     """Return the gradients with None for the inputs that have none."""
     if len(gradients) == len(exists):
@@ -255,8 +269,8 @@ def as_freed(t: Any, metas: Sequence[TensorMeta] = (), inputs: Sequence[Any] = (
 
     `metas` has the metadata of `t`, or is empty if its sizes differ between calls. `inputs` are its leaves.
     """
-    node = new_node(CompiledFunctionBackward)
-    node._device, node._edges, node._seq, node._hooks = t._device, tuple(map(gradient_edge, inputs)), tick(), None
+    node = new_node(FreedBackward)
+    node._device, node.inputs, node._seq, node._hooks = t._device, inputs, tick(), None
     node._n_outputs, node._output_metas, node.saved = 1, metas or [TensorMeta.of(t)], None
     t._edge = (node, 0)
     return t
@@ -302,7 +316,8 @@ def _again(node: CompiledFunctionBackward, grads: Any, arithmetic: Any) -> Any:
 
 
 new_node: Any = object.__new__
-CompiledFunctionBackward.__module__ = "builtins"  # nodes print as <CompiledFunctionBackward object at 0x...>
+for _kind in (CompiledFunctionBackward, FreedBackward):  # They print as <CompiledFunctionBackward object at 0x...>.
+    _kind.__module__, _kind.__name__, _kind.__qualname__ = "builtins", *["CompiledFunctionBackward"] * 2
 
 
 def as_leaf(array: Any, dtype: Any, device: Any = CPU) -> Any:

@@ -276,16 +276,11 @@ class Lowering(Bodies, Draws, Images, Indexing, Products, Rows):
 
     def _copy(self, call: Call, name: str, results: list[View]) -> list[Step]:
         """Return the steps of a call that copies its argument, possibly with another shape."""
-        out = results[0]
-        if len(results) != 1:
-            raise Unsupported("the copy")
-        number = self._constant(call.args[0])
+        (out,) = results
+        number, x = self._constant(call.args[0]), self._view(call.args[0])
         if number is not None and out.memory == call.outputs[0]:
             return self._fill_call(out, number)
-        x = self._view(call.args[0])
-        if COPIES[name] == "order" and x.shape != out.shape:
-            if not out.is_contiguous:
-                raise Unsupported("the copy's order")
+        if COPIES[name] == "order" and out.is_contiguous:
             out = out.reshape(x.shape)
         if x.shape != out.shape:
             raise Unsupported("the copy's shape")
