@@ -379,40 +379,62 @@ linalg.vector_norm: A; A, axis=1; A, ord=1; C
 EDGE_CALLS = """
 amin: A[:, :0], axis=0, initial=0.5; A[:0], axis=(0,), initial=0.5
 bincount: np.array([True, False, True])
-clip: A, 0.5, 1.5, dtype=np.float32
+clip: A, 0.5, 1.5, dtype=np.float32; U, -1, 3; U, 2, 300; U, min=-5
 cov: E; A[0, 0]; A, ddof=7; A[:, :1]
 cumsum: A[0, 0], 0
+digitize: Z, np.array([4, 3, 1]); Z, np.array([4, 3, 1]), True; Z, np.array([1, 3, 3]); Z, np.array([3, 3]), True
 einsum: "ij->j", J
+equal: U, -1; 300, U; U, 2**70
 gradient: V, 0.0; H[0], 0.5; E[0], W
+greater: U, -1; -1, U; I, 2**70; U, 300
+histogram: A, weights=I; A, weights=J; A, weights=M
+histogramdd: [[1, 2, 3], [4, 5, 6]], 2; [V, V[::-1]], (4, 3), [[0, 2], [0, 3]]; V, 3; [1.0, 2.0], 2
+insert: A, [1], [1.0, 2.0, 3.0], 1; V, [1], [1.0, 2.0]
+interp: [0.0, 0.5, 1.0, 3.0, np.nan], [-np.inf, 0.0, 1.0, np.inf], [1.0, 1.0, np.inf, np.inf]; X, [0, 1], [1, np.inf]
 ldexp: F64, I
-median: A[:, :0], 0; A[:0].ravel()
-nanstd: M; C
+less_equal: U, -1; 300, U; I, -(2**70)
+median: A[:, :0], 0; A[:0].ravel(); [[np.inf, np.inf], [-np.inf, np.inf], [1.0, np.inf]], 1
+nanmedian: [[np.nan, np.inf, np.inf], [-np.inf, -np.inf, np.nan]], 1
 nanpercentile: A[:, :0], 30
+nanstd: M; C
 pad: A[:, :0], 1
+piecewise: V, [[1, 0, 1, 0, 1, 0]], [1.0, 2.0]
 power: I, I
+quantile: I, 0.4, method="lower"; J, [0.4, 0.5], method="inverted_cdf"; H, [0.4, 0.5]; J, np.array([0.4], np.float32)
 repeat: A, True
 roll: V, (0, 1); V, np.array([0, 1])
 setdiff1d: np.array([1, 2], np.uint8), V
-var: C, where=M; A[:, :0], ddof=1; A, where=M, ddof=14
+sort: np.array([np.nan + 1j, 1 + 1j * np.nan, 2 + 1j, 1j * np.nan, 1j])
+sort_complex: J; U; E
+trim_zeros: 0 * V, "B"; 0 * I[0], "F"; Z * (Z == 1), "B"
 vander: E[0]
+var: C, where=M; A[:, :0], ddof=1; A, where=M, ddof=14; A, dtype=np.complex64; A, 1, dtype=np.complex128, where=M
+vdot: J, J; U, U; M, M
 """
 
 #: Calls that NumPy refuses, and that functions of tensors must not answer either.
 REFUSED_CALLS = """
 add: A, B, axis=0; A, B, keepdims=True
+argmax: A, 0, I[0, :3]; A, 0, I
 argpartition: V, 1.5; V, 9
 array_split: V, [1, 1.5]
+bincount: X; X, X
 broadcast_to: W, (3, -1)
-clip: A, 0.5, 1.5, mode="clip"
+choose: [0.5, 1.0, 0.0, 1.0], [W, W]
+clip: A, 0.5, 1.5, mode="clip"; A, 2.0; A, a_max=2.0; A, 1.0, 2.0, max=2.0; U, 300, 400; U, -3, -1
 convolve: A, W
-cov: D; A, aweights=W[:1]; A, fweights=D[:, :, 0]
+cov: D; A, aweights=W[:1]; A, fweights=D[:, :, 0]; A, fweights=W; A, fweights=[-1, 1, 1, 1]; A, aweights=-W
+delete: V, True; V, np.array([True, False])
+ediff1d: I, to_end=1.5; J, to_begin=np.array([1.0])
 exp: A, axis=-1
 full: (1.5, 3), 1.0
+full_like: J, 1000
 gradient: V, W; A, X
 histogram: A, weights=V
 inner: A, B[:, :1]; V, W[:1]
-insert: V, 1.5, 0.3
+insert: V, 1.5, 0.3; V, np.array([]), []
 interp: A, X * 1j, V
+isin: A, B, kind="quicksort"
 lexsort: (V, W)
 linspace: 0.0, 1.0, 2.5
 matmul: A, B.T, axis=0; A, B.T, keepdims=True
@@ -421,19 +443,31 @@ max: A, where=M[None], initial=0.0; A, True
 mean: A, True; A, where=M[None]
 moveaxis: D, None, None
 multiply: A, B, unknown=1
+nanmean: A, dtype=np.int64
 nanmin: A, where=M
+nanvar: A, dtype=np.int64
 ones: (2.5,)
 pad: A, 1.5; A, (-1, 0), "mean"; A, 1, dtype="f2"; A, 1, "edge", constant_values=1.0
 partition: V, None
+place: V.copy(), [True], [5.0]
+poly: np.zeros((0, 0)); A
 power: I, -1
+putmask: V.copy(), [True], 5.0
 ravel: A, "X"
-reshape: A, -1, "K"; A, -1, "rows"
+require: A, None, "Q"; A, None, ["C", "F"]
+reshape: A, -1, "K"; A, -1, "rows"; D.T, (6, 4), copy=False
 resize: V, (-1, 3)
+rollaxis: D, 0, 4; D, 0, -4
+searchsorted: V, 0.5, sorter=[-1, 0, 1, 2, 3, 4]
+select: [I, M], [A, B]
 split: V, 2.5
 std: A, (0, True)
-sum: A, where=M[None]
+sum: A, where=M[None]; A, 0, out=A.copy(); A, 0, out=W[:3].copy()
+take: V, X
+take_along_axis: A, A[:, :1], 1
 tensordot: A[:, :1], B.T, 1
 tile: A, (2, 1.5)
+trim_zeros: V, "front"; V, ""
 vander: A
 var: A, ddof=1, correction=1
 vdot: V, W; V, W[:1]
@@ -501,7 +535,7 @@ def drawn() -> dict[str, Any]:
     return {
         "A": A, "A0": A, "B": rng.permutation(np.linspace(0.31, 1.83, 12)).reshape(3, 4), "N": N, "M": A > 0.9,
         "I": rng.integers(0, 5, (3, 4)), "E": A.astype(np.float32), "H": A.astype(np.float16),
-        "J": rng.integers(0, 5, (3, 4)).astype(np.int8),
+        "J": rng.integers(0, 5, (3, 4)).astype(np.int8), "U": np.array([0, 1, 2, 3, 255], np.uint8),
         "V": rng.permutation(np.linspace(0.3, 2.1, 6)), "W": rng.permutation(np.linspace(0.4, 1.7, 4)),
         "X": np.array([0.0, 0.4, 0.9, 1.3, 1.8, 2.3]), "Z": np.array([3, 1, 3, 4, 1]), "F64": np.float64(2),
         "S": S, "P": S @ S.T + np.eye(3), "D": rng.standard_normal((2, 3, 4)),

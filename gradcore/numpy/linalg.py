@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from collections.abc import Sequence
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,10 @@ def cholesky(a: ArrayLike, /, *, upper: bool = False) -> Tensor:
 
 
 def cond(x: ArrayLike, p: ArrayLike | None = None) -> Tensor:
-    return F.linalg_cond(_matrix(x), p)
+    matrix = _matrix(x)
+    result = F.linalg_cond(matrix, p)
+    has_no_nan = F.logical_not(F.any(F.isnan(matrix), (-2, -1)))
+    return F.where(F.isnan(result) & has_no_nan, np.inf, result)  # of matrices of zeros
 
 
 def cross(x1: ArrayLike, x2: ArrayLike, /, *, axis: int = -1) -> Tensor:
@@ -89,6 +93,8 @@ def inv(a: ArrayLike) -> Tensor:
 def pinv(
     a: ArrayLike, rcond: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
 ) -> Tensor:
+    if rtol is not None and rcond is not None:
+        raise ValueError("`rtol` and `rcond` can't be both set.")
     bound = rtol if rcond is None else rcond
     return F.linalg_pinv(_matrix(a), 1e-15 if bound is None and rtol is None else bound, hermitian)
 
@@ -117,12 +123,18 @@ def matrix_transpose(x: ArrayLike, /) -> Tensor:
 
 def matrix_power(a: ArrayLike, n: int) -> Tensor:
     x = tensor_of(a)
-    return F.linalg_matrix_power(x if x._dtype.is_differentiable or n >= 0 else inexact(x), int(n))
+    try:
+        n = index(n)
+    except TypeError:
+        raise TypeError("exponent must be an integer") from None
+    return F.linalg_matrix_power(x if x._dtype.is_differentiable or n >= 0 else inexact(x), n)
 
 
 def matrix_rank(
     A: ArrayLike, tol: ArrayLike | None = None, hermitian: bool = False, *, rtol: ArrayLike | None = None
 ) -> Tensor:
+    if rtol is not None and tol is not None:
+        raise ValueError("`tol` and `rtol` can't be both set.")
     x = inexact(tensor_of(A))
     if x.ndim < 2:
         return cast((x != 0).any(), dtypes.int64)
@@ -168,7 +180,10 @@ def matrix_norm(x: ArrayLike, /, *, keepdims: bool = False, ord: int | float | s
 
 
 def outer(x1: ArrayLike, x2: ArrayLike, /) -> Tensor:
-    return mathematics.outer(x1, x2)
+    x, y = tensor_of(x1), tensor_of(x2)
+    if x.ndim != 1 or y.ndim != 1:
+        raise ValueError(f"Input arrays must be one-dimensional, but they are x1.ndim={x.ndim} and x2.ndim={y.ndim}.")
+    return mathematics.outer(x, y)
 
 
 def qr(a: ArrayLike, mode: str = "reduced") -> Any:

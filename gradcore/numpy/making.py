@@ -13,6 +13,7 @@ from gradcore.backends.registry import resolve
 from gradcore.core import dtypes
 from gradcore.core.typing import ArrayLike, DeviceLike, DTypeLike, Function, ShapeLike
 from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promote, rename, sizes, tensor_of
+from gradcore.ops.declare.checks import check_fits
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -84,9 +85,20 @@ def asfortranarray(a: ArrayLike, dtype: DTypeLike = None, *, like: ArrayLike | N
     return F.permute(F.contiguous(F.permute(x, reverse)), reverse)
 
 
+#: The requirements of `require`, by all of their names.
+_REQUIREMENTS = {
+    **dict.fromkeys(("C", "C_CONTIGUOUS", "CONTIGUOUS"), "C"), **dict.fromkeys(("F", "F_CONTIGUOUS", "FORTRAN"), "F"),
+    **dict.fromkeys(("A", "ALIGNED"), "A"), **dict.fromkeys(("W", "WRITEABLE"), "W"),
+    **dict.fromkeys(("O", "OWNDATA"), "O"), **dict.fromkeys(("E", "ENSUREARRAY"), "E"),
+}  # fmt: skip
+
+
 def require(a: ArrayLike, dtype: DTypeLike = None, requirements: Any = None, *, like: Any = None) -> Tensor:
+    names = {_REQUIREMENTS[name.upper()] for name in requirements or ()}
+    if {"C", "F"} <= names:
+        raise ValueError('Cannot specify both "C" and "F" order')
     x = asarray(a, dtype)
-    return F.contiguous(x) if requirements else x
+    return F.contiguous(x) if names else x
 
 
 # -- filled arrays ----------------------------------------------------------------------------------------------------
@@ -169,6 +181,8 @@ def full_like(
     device: DeviceLike = None,
 ) -> Tensor:
     shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
+    if fill_value.__class__ is int:
+        fill_value = check_fits(fill_value, dtype)
     return F.clone(F.broadcast_to(F.to(cast(tensor_of(fill_value), dtype), device), shape))
 
 

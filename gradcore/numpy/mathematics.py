@@ -76,10 +76,14 @@ def fix(x: ArrayLike, out: Tensor | None = None) -> Tensor:
     return UFUNCS[np.trunc](x) if out is None else UFUNCS[np.trunc](x, out=out)
 
 
+#: Stands for bounds of `clip` that were not given; None is no bound.
+_NOT_GIVEN = object()
+
+
 def clip(
     a: ArrayLike,
-    a_min: ArrayLike | None = None,
-    a_max: ArrayLike | None = None,
+    a_min: ArrayLike | None = _NOT_GIVEN,
+    a_max: ArrayLike | None = _NOT_GIVEN,
     out: Tensor | None = None,
     *,
     min: ArrayLike | None = None,
@@ -87,8 +91,23 @@ def clip(
     **kwargs: Any,
 ) -> Tensor:
     """Limit the values to an interval; `kwargs` are those of universal functions."""
-    low, high = (a_min if min is None else min), (a_max if max is None else max)
+    if a_min is _NOT_GIVEN is a_max:
+        low, high = min, max
+    elif a_min is _NOT_GIVEN or a_max is _NOT_GIVEN:
+        missing = "a_min" if a_min is _NOT_GIVEN else "a_max"
+        raise TypeError(f"clip() missing 1 required positional argument: '{missing}'")
+    elif min is not None or max is not None:
+        raise ValueError("Passing `min` or `max` keyword argument when `a_min` and `a_max` are provided is forbidden.")
+    else:
+        low, high = a_min, a_max
     x = tensor_of(a)
+    if not x._dtype.is_differentiable and x._dtype is not dtypes.bool_:  # numbers outside of the dtype do not limit
+        limits = dtypes.iinfo(x._dtype)
+        low = None if low.__class__ is int and low <= limits.min else low
+        high = None if high.__class__ is int and high >= limits.max else high
+        for bound in (low, high):
+            if bound.__class__ is int and not limits.min <= bound <= limits.max:
+                raise OverflowError(f"Python integer {bound} out of bounds for {x._dtype.name}")
     if low is None and high is None:
         return write_out(F.clone(x), out)
     bounds = [b for b in (low, high) if b is not None]
@@ -241,7 +260,9 @@ def vdot(a: ArrayLike, b: ArrayLike, /) -> Tensor:
     x, y = (t.reshape(-1) for t in promote(a, b))
     if x.shape != y.shape:
         raise ValueError(f"vdot() takes arrays with the same number of elements, but got {len(x)} and {len(y)}")
-    return F.sum(F.conj(x) * y)
+    if x._dtype.is_differentiable:
+        return F.sum(F.conj(x) * y)
+    return F.any(x & y) if x._dtype is dtypes.bool_ else F.sum(x * y, dtype=x._dtype)
 
 
 def inner(a: ArrayLike, b: ArrayLike, /) -> Tensor:
@@ -390,10 +411,12 @@ def diff(
 def ediff1d(ary: ArrayLike, to_end: ArrayLike | None = None, to_begin: ArrayLike | None = None) -> Tensor:
     x = tensor_of(ary).reshape(-1)
     parts = [x[1:] - x[:-1]]
-    if to_begin is not None:
-        parts.insert(0, cast(tensor_of(to_begin), x._dtype).reshape(-1))
-    if to_end is not None:
-        parts.append(cast(tensor_of(to_end), x._dtype).reshape(-1))
+    for name, value in (("to_begin", to_begin), ("to_end", to_end)):
+        if value is not None:
+            part = tensor_of(value)
+            if not np.can_cast(part._dtype.numpy, x._dtype.numpy, "same_kind"):
+                raise TypeError(f"dtype of `{name}` must be compatible with input `ary` under the `same_kind` rule.")
+            parts.insert(0 if name == "to_begin" else len(parts), cast(part, x._dtype).reshape(-1))
     return F.cat(parts)
 
 
@@ -488,7 +511,10 @@ def interp(
     else:
         at = F.clamp(F.searchsorted(xp.detach(), x.detach(), side="right") - 1, 0, xp.shape[0] - 2)
         x0, x1, y0, y1 = (F.take(t, at + i) if not t._dtype.is_complex else t[at + i] for t in (xp, fp) for i in (0, 1))
-        result = y0 + (y1 - y0) / (x1 - x0) * (x - x0)
+        slope = (y1 - y0) / (x1 - x0)
+        result, from_right = y0 + slope * (x - x0), y1 + slope * (x - x1)
+        at_ends = F.where((x == x0) | (F.isnan(from_right) & (y0 == y1)), y0, from_right)
+        result = F.where(F.isnan(result) & (x == x), at_ends, result)  # infinite coordinates and values
         result = F.where(x >= xp[-1], fp[-1], result)
     low = fp[0] if left is None else cast(tensor_of(left), fp._dtype)
     high = fp[-1] if right is None else cast(tensor_of(right), fp._dtype)
@@ -574,6 +600,8 @@ def polyint(p: ArrayLike, m: int = 1, k: ArrayLike | None = None) -> Tensor:
 
 def poly(seq_of_zeros: ArrayLike) -> Tensor:
     zeros = F.atleast_1d(tensor_of(seq_of_zeros))
+    if zeros.ndim > 2 or (zeros.ndim == 2 and (not zeros.numel() or zeros.shape[0] != zeros.shape[1])):
+        raise ValueError("input must be 1d or non-empty square 2d array.")
     if zeros.ndim == 2:
         zeros = F.linalg_eigvals(inexact(zeros))
     zeros = inexact(zeros)

@@ -60,6 +60,14 @@ def _check_initial(pairwise: str, where: ArrayLike, initial: ArrayLike | None) -
         )
 
 
+def _write(result: AnyTensor, out: Tensor | tuple[Tensor, ...] | None) -> AnyTensor:
+    """Write a reduced tensor into `out`, if that is given, which must have its shape."""
+    for target in () if out is None else out if isinstance(out, tuple) else (out,):
+        if tuple(target.shape) != tuple(result.shape):
+            raise ValueError(f"the result has shape {tuple(result.shape)}, but out has shape {tuple(target.shape)}")
+    return write_out(result, out)
+
+
 def _accumulator(x: Tensor, dtype: Any) -> AnyTensor:
     """Convert `x` to the dtype in which it is summed: by default, small integers are summed in 64 bits."""
     if dtype is not None:
@@ -84,7 +92,7 @@ def sum(
         result = cast(result, x._dtype)
     if initial is not None:
         result = result + cast(tensor_of(initial), result._dtype)
-    return result if out is None else write_out(result, out)
+    return result if out is None else _write(result, out)
 
 
 def prod(
@@ -106,7 +114,7 @@ def prod(
     result = cast(result, x._dtype)
     if initial is not None:
         result = result * cast(tensor_of(initial), result._dtype)
-    return write_out(result, out)
+    return _write(result, out)
 
 
 def _extremum(operation: str, pairwise: str, name: str) -> Function:
@@ -134,7 +142,7 @@ def _extremum(operation: str, pairwise: str, name: str) -> Function:
         )
         if initial is not None:
             result = getattr(F, pairwise)(result, cast(tensor_of(initial), result._dtype))
-        return write_out(result, out)
+        return _write(result, out)
 
     return rename(reduce, name)
 
@@ -148,7 +156,7 @@ def _quantifier(name: str, neutral: bool) -> Function:
         a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False, *, where: ArrayLike = True
     ) -> Tensor:
         x = _fill_masked(tensor_of(a) != 0, where, neutral)
-        return write_out(_reduce_over(getattr(F, name), x, axis, keepdims), out)
+        return _write(_reduce_over(getattr(F, name), x, axis, keepdims), out)
 
     return rename(reduce, name)
 
@@ -183,9 +191,7 @@ def _logsumexp(
 ) -> Any:
     x = fill_masked(inexact(tensor_of(array)) * scale, where, -np.inf)
     result = F.logsumexp(x, axes_of(axis, x.ndim), keepdims) / scale
-    return write_out(
-        result if initial is None else F.logaddexp(result * scale, tensor_of(initial * scale)) / scale, out
-    )
+    return _write(result if initial is None else F.logaddexp(result * scale, tensor_of(initial * scale)) / scale, out)
 
 
 #: Reductions by the name of the universal function that is folded.
@@ -229,8 +235,8 @@ def mean(
             if x._dtype.is_differentiable
             else cast(mean(inexact(x), axis, keepdims=keepdims), x._dtype)
         )
-        return result if out is None else write_out(result, out)
-    return write_out(sum(x, axis, None, None, keepdims, None, where) / _count(x, axis, keepdims, where), out)
+        return result if out is None else _write(result, out)
+    return _write(sum(x, axis, None, None, keepdims, None, where) / _count(x, axis, keepdims, where), out)
 
 
 def _spread(name: str, root: bool = False) -> Function:
@@ -250,13 +256,16 @@ def _spread(name: str, root: bool = False) -> Function:
     ) -> Tensor:
         x = tensor_of(a)
         x = inexact(x) if dtype is None else cast(x, dtype_of(dtype))
+        if dtype is not None and x._dtype.is_complex:
+            spread = reduce(x, axis, None, None, ddof, keepdims, where=where, mean=mean, correction=correction)
+            return _write(cast(spread, x._dtype), out)
         if correction is not None:
             if ddof != 0:
                 raise ValueError("ddof and correction can't be provided simultaneously.")
             ddof = correction
         if where is True and mean is None and x.numel() and (axis.__class__ is not tuple or axis):
             operation, axes = F.std if root else F.var, axes_of(axis, x.ndim)
-            return write_out(operation(x, axes if axes else None, correction=ddof, keepdim=keepdims), out)
+            return _write(operation(x, axes if axes else None, correction=ddof, keepdim=keepdims), out)
         count = _count(x, axis, keepdims, where)
         x = _fill_masked(x, where, 0)
         center = (
@@ -268,7 +277,7 @@ def _spread(name: str, root: bool = False) -> Function:
         square = F.real(away * F.conj(away)) if x._dtype.is_complex else F.square(away)
         divisor = F.clamp_min(count - ddof, 0) if isinstance(count, Tensor) else builtins.max(count - ddof, 0)
         result = sum(square, axis, None, None, keepdims, None, where) / divisor
-        return write_out(F.sqrt(result) if root else result, out)
+        return _write(F.sqrt(result) if root else result, out)
 
     return rename(reduce, name)
 
@@ -297,7 +306,7 @@ def average(
 
 
 def ptp(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, keepdims: bool = False) -> Tensor:
-    return write_out(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
+    return _write(max(a, axis, keepdims=keepdims) - min(a, axis, keepdims=keepdims), out)
 
 
 def count_nonzero(a: ArrayLike, axis: Axis = None, *, keepdims: bool = False) -> Tensor:
@@ -308,7 +317,7 @@ def _place(name: str) -> Function:
     def reduce(a: ArrayLike, axis: Axis = None, out: Tensor | None = None, *, keepdims: bool = False) -> Tensor:
         x = tensor_of(a)
         axis = axis if axis is None else axis_of(axis, builtins.max(x.ndim, 1))
-        return write_out(getattr(F, name)(_numbers(x), axis, keepdims), out)
+        return _write(getattr(F, name)(_numbers(x), axis, keepdims), out)
 
     return rename(reduce, name)
 
@@ -363,10 +372,14 @@ def cov(
 def _weights(name: str, values: ArrayLike, x: Tensor) -> AnyTensor:
     """Convert the weights of the observations, the columns of `x`, to a tensor of floating-point numbers."""
     weights = inexact(tensor_of(values))
+    if name == "fweights" and not bool(F.all(weights == F.round(weights))):
+        raise TypeError("fweights must be integer")
     if weights.ndim > 1:
         raise RuntimeError(f"cannot handle multidimensional {name}")
     if tuple(weights.shape) != (x.shape[1],):
         raise RuntimeError(f"incompatible numbers of samples and {name}")
+    if bool(F.any(weights < 0)):
+        raise ValueError(f"{name} cannot be negative")
     return weights
 
 
@@ -386,7 +399,7 @@ def _cumulative(operation: str, name: str) -> Function:
     def accumulate(a: Any, axis: Any = None, dtype: Any = None, out: Any = None) -> Any:
         x = _accumulator(tensor_of(a), dtype)
         result = getattr(F, operation)(*((x.reshape(-1), 0) if axis is None else (F.atleast_1d(x), axis)))
-        return write_out(cast(result, x._dtype), out)
+        return _write(cast(result, x._dtype), out)
 
     return rename(accumulate, name)
 
@@ -408,7 +421,7 @@ def _with_initial(accumulate: Function, first: int, name: str) -> Function:
         if include_initial:
             shape = [1 if i == axis_of(axis, x.ndim) else n for i, n in enumerate(x.shape)]
             result = F.cat([F.full(shape, first, dtype=result._dtype, device=result._device.real), result], axis)
-        return write_out(result, out)
+        return _write(result, out)
 
     return rename(cumulative, name)
 
@@ -420,9 +433,11 @@ cumulative_prod = _with_initial(cumprod, 1, "cumulative_prod")
 # -- without NaN ---------------------------------------------------------------------------------------------------
 
 
-def _present(a: Any, where: Any) -> tuple[Tensor, Tensor]:
+def _present(a: Any, where: Any, dtype: DTypeLike = None) -> tuple[Tensor, Tensor]:
     """Return `a` as a tensor, and the mask of the elements that are not NaN and where `where` holds."""
     x = tensor_of(a)
+    if x._dtype.is_differentiable and dtype is not None and not dtype_of(dtype).is_differentiable:
+        raise TypeError("If a is inexact, then dtype must be inexact")
     return x, _fill_masked(F.logical_not(F.isnan(x)), where, False)
 
 
@@ -454,7 +469,7 @@ def nanmean(
     *,
     where: ArrayLike = True,
 ) -> Tensor:
-    x, mask = _present(a, where)
+    x, mask = _present(a, where, dtype)
     return mean(x, axis, dtype, out, keepdims, where=mask)
 
 
@@ -471,11 +486,11 @@ def _nan_spread(name: str, root: bool = False) -> Function:
         mean: ArrayLike | None = None,
         correction: float | None = None,
     ) -> Tensor:
-        x, mask = _present(inexact(tensor_of(a)), where)
+        x, mask = _present(inexact(tensor_of(a)), where, dtype)
         count = _count(x, axis, keepdims, mask)
         result = var(x, axis, dtype, None, ddof, keepdims, where=mask, mean=mean, correction=correction)
         result = fill_masked(result, count - (ddof if correction is None else correction) > 0, np.nan)
-        return write_out(F.sqrt(result) if root else result, out)
+        return _write(F.sqrt(result) if root else result, out)
 
     return rename(reduce, name)
 
@@ -500,7 +515,7 @@ def _nan_extremum(reduction: Function, worst: float, name: str) -> Function:
         result = reduction(fill_masked(x, mask, worst), axis, None, keepdims, initial)
         if initial is None:
             result = fill_masked(result, any(mask, axis, keepdims=keepdims), np.nan)
-        return write_out(result, out)
+        return _write(result, out)
 
     return rename(reduce, name)
 
@@ -547,6 +562,10 @@ _CONTINUOUS = {
 }  # fmt: skip
 
 
+#: Methods whose quantiles are elements, and have their dtype.
+_DISCRETE = ("lower", "higher", "nearest", "inverted_cdf", "closest_observation")
+
+
 def _places(q: Tensor, count: Any, method: str) -> AnyTensor:
     """Return the fractional positions of the quantiles `q` among `count` sorted elements."""
     if method in _CONTINUOUS:
@@ -580,16 +599,16 @@ def _quantile(
             "quantiles of tensors do not support weights; repeat elements, or sort and use cumsum of the weights"
         )
     method = interpolation or method
-    x = inexact(tensor_of(a))
+    source = tensor_of(a)
+    x = inexact(source)
     axes = axes_of(axis, x.ndim)
     kept_axes = [i for i in range(x.ndim) if i not in axes]
     size = math.prod(x.shape[i] for i in axes)
     flat = F.permute(x, (*kept_axes, *axes)).reshape(*[x.shape[i] for i in kept_axes], size)
-    dtype = (
-        x._dtype
-        if isinstance(q, (bool, int, float))
-        else dtypes.from_numpy(np.result_type(x._dtype.numpy, _type_of(q)))
-    )
+    dtype = source._dtype if method in _DISCRETE else x._dtype
+    if method not in _DISCRETE and not isinstance(q, (bool, int, float)):
+        common = dtypes.from_numpy(np.result_type(source._dtype.numpy, _type_of(q)))
+        dtype = common if common.is_differentiable else x._dtype
     points = cast(tensor_of(q).to(x._device.real), dtypes.float64)
     if bool(((points < 0) | (points > 1)).any()):
         raise ValueError("Quantiles must be in the range [0, 1]")
@@ -607,12 +626,17 @@ def _quantile(
         low = F.floor(at)
         left = F.gather(ordered, -1, F.to(low, dtypes.int64)[..., None])[..., 0]
         right = F.gather(ordered, -1, F.to(F.ceil(at), dtypes.int64)[..., None])[..., 0]
-        results.append(cast(F.where(at == low, left, left + (right - left) * cast(at - low, x._dtype)), dtype))
+        left, right = cast(left, dtype), cast(right, dtype)
+        if method not in _DISCRETE:
+            between = left + (right - left) * cast(at - low, dtype)
+            between = F.where(F.isinf(left) | F.isinf(right), left + right, between)  # not NaN for equal infinities
+            left = F.where(at == low, left, between)
+        results.append(left)
     result = F.stack(results, 0)
     if not skip_nan:
         result = fill_masked(result, F.logical_not(F.isnan(flat).any(-1)), np.nan)
     shape = [1 if i in axes else x.shape[i] for i in range(x.ndim)] if keepdims else [x.shape[i] for i in kept_axes]
-    return write_out(result.reshape(*points.shape, *shape), out)
+    return _write(result.reshape(*points.shape, *shape), out)
 
 
 def _type_of(q: Any) -> Any:

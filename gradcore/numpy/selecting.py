@@ -30,7 +30,10 @@ __all__ = [
 
 def _index(x: Any, like: Tensor) -> AnyTensor:
     """Convert the indices `x` to an int64 tensor on the device of `like`."""
-    return cast(tensor_of(x).to(like._device.real), dtypes.int64)
+    indices = tensor_of(x)
+    if indices._dtype.is_differentiable:
+        raise TypeError(f"Cannot cast array data from {indices._dtype} to gradcore.int64 according to the rule 'safe'")
+    return cast(indices.to(like._device.real), dtypes.int64)
 
 
 def where(condition: ArrayLike, x: ArrayLike | None = None, y: ArrayLike | None = None, /) -> Any:
@@ -49,8 +52,12 @@ def select(condlist: ArrayLike, choicelist: ArrayLike, default: ArrayLike = 0) -
     if not len(condlist):
         raise ValueError("select with an empty condition list is not possible")
     *choices, result = promote(*choicelist, default)
-    for mask, choice in zip(builtins.reversed(list(condlist)), builtins.reversed(choices), strict=True):
-        result = F.where(tensor_of(mask), choice, result)
+    masks = [tensor_of(mask) for mask in condlist]
+    for i, mask in enumerate(masks):
+        if mask._dtype is not dtypes.bool_:
+            raise TypeError(f"invalid entry {i} in condlist: should be boolean ndarray")
+    for mask, choice in zip(masks[::-1], choices[::-1], strict=True):
+        result = F.where(mask, choice, result)
     return result
 
 
@@ -69,7 +76,7 @@ def choose(a: ArrayLike, choices: ArrayLike, out: Tensor | None = None, mode: st
 
 def piecewise(x: ArrayLike, condlist: ArrayLike, funclist: Any, *args: Any, **kw: Any) -> Tensor:
     x = tensor_of(x)
-    masks = tensor_of(condlist)
+    masks = cast(tensor_of(condlist), dtypes.bool_)
     masks = masks[None] if masks.ndim <= x.ndim and not (masks.ndim == 1 and not x.ndim) else masks
     functions = list(funclist)
     if len(functions) == len(masks) + 1:
@@ -125,12 +132,12 @@ def put_along_axis(arr: ArrayLike, indices: ArrayLike, values: ArrayLike, axis: 
     x = _target(arr, "put_along_axis")
     flat, axis = (x.reshape(-1), 0) if axis is None else (x, axis_of(axis, x.ndim))
     place = _map_to_range(_index(indices, x), flat.shape[axis], "raise")
-    shape = [place.shape[i] if i == axis else n for i, n in enumerate(flat.shape)]
-    place = F.broadcast_to(place, shape)
-    scattered = F.scatter(
-        flat, axis, place, F.broadcast_to(cast(tensor_of(values).to(x._device.real), x._dtype), shape)
-    )
-    F.copy_(x, scattered.reshape(x.shape))
+    if place.ndim != flat.ndim:
+        raise ValueError("`indices` and `arr` must have the same number of dimensions")
+    places = [_index(each, x) for each in np.ix_(*map(np.arange, flat.shape))]
+    places[axis] = place
+    written = F.index_put(flat, places, cast(tensor_of(values).to(x._device.real), x._dtype))
+    F.copy_(x, written.reshape(x.shape))
 
 
 def _target(value: Any, name: str) -> AnyTensor:
@@ -152,7 +159,7 @@ def put(a: ArrayLike, ind: ArrayLike, v: ArrayLike, mode: str = "raise") -> None
 
 def place(arr: ArrayLike, mask: ArrayLike, vals: ArrayLike) -> None:
     x = _target(arr, "place")
-    positions = F.nonzero(cast(tensor_of(mask), dtypes.bool_).reshape(-1)).reshape(-1)
+    positions = F.nonzero(_mask_of(x, mask, "place").reshape(-1)).reshape(-1)
     put(x, positions, vals)
 
 
@@ -160,7 +167,15 @@ def putmask(a: ArrayLike, /, mask: ArrayLike, values: ArrayLike) -> None:
     x = _target(a, "putmask")
     v = cast(tensor_of(values), x._dtype).reshape(-1)
     v = F.tile(v, (-(-x.numel() // v.numel()),))[: x.numel()].reshape(x.shape)
-    F.copy_(x, F.where(tensor_of(mask), v, x))
+    F.copy_(x, F.where(_mask_of(x, mask, "putmask").reshape(x.shape), v, x))
+
+
+def _mask_of(x: Tensor, mask: ArrayLike, name: str) -> AnyTensor:
+    """Return `mask` as bools, or raise an error if it has not as many elements as `x`."""
+    result = cast(tensor_of(mask), dtypes.bool_)
+    if result.numel() != x.numel():
+        raise ValueError(f"{name}: mask and data must be the same size")
+    return result
 
 
 def copyto(dst: ArrayLike, src: ArrayLike, casting: str = "same_kind", where: ArrayLike = True) -> None:
@@ -224,7 +239,10 @@ def argsort(
     if x._dtype.is_complex:
         by_imag = F.argsort(F.imag(x), axis, stable=True)
         by_real = F.argsort(F.take_along_dim(F.real(x), by_imag, axis), axis, stable=True)
-        return F.take_along_dim(by_imag, by_real, axis)
+        order = F.take_along_dim(by_imag, by_real, axis)
+        nans = 2 * F.to(F.isnan(F.real(x)), dtypes.int64) + F.to(F.isnan(F.imag(x)), dtypes.int64)
+        last = F.argsort(F.take_along_dim(nans, order, axis), axis, stable=True)
+        return F.take_along_dim(order, last, axis)
     return F.argsort(x, axis, stable=True)
 
 
@@ -259,7 +277,10 @@ def _check_partition(a: ArrayLike, kth: ArrayLike, axis: Axis) -> None:
 
 def sort_complex(a: ArrayLike) -> Tensor:
     x = tensor_of(a)
-    return sort(cast(x, x._dtype.to_complex() if x._dtype.is_differentiable else dtypes.complex128))
+    if not x._dtype.is_complex:
+        is_small = x._dtype in (dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16)
+        x = cast(x, dtypes.complex64 if is_small else dtypes.complex128)
+    return sort(x)
 
 
 def lexsort(keys: ArrayLike, axis: int = -1) -> Any:
@@ -288,7 +309,7 @@ def digitize(x: ArrayLike, bins: ArrayLike, right: bool = False) -> Tensor:
         return F.searchsorted(edges, x, side="left" if right else "right")
     if not bool((steps <= 0).all()):
         raise ValueError("bins must be monotonically increasing or decreasing")
-    return edges.numel() - F.searchsorted(F.flip(edges, (0,)), x, side="right" if right else "left")
+    return edges.numel() - F.searchsorted(F.flip(edges, (0,)), x, side="left" if right else "right")
 
 
 # -- sets -----------------------------------------------------------------------------------------------------------
@@ -372,6 +393,8 @@ def isin(
     *,
     kind: str | None = None,
 ) -> Tensor:
+    if kind not in (None, "sort", "table"):
+        raise ValueError(f"Invalid kind: {kind!r}. Please use None, 'sort' or 'table'.")
     x, among = promote(element, test_elements)
     if x._dtype is dtypes.bool_ or x._dtype.is_complex:
         result = F.any(F.unsqueeze(x.detach(), -1) == ravel_of(among.detach()), -1)
@@ -456,7 +479,9 @@ def histogram(
     counts, (edges,) = histogramdd(
         ravel_of(a)[:, None], [bins], [range], density=density, weights=None if weights is None else ravel_of(weights)
     )
-    return (counts if density or weights is not None else cast(counts, dtypes.int64)), edges
+    if density:
+        return counts, edges
+    return cast(counts, dtypes.int64 if weights is None else tensor_of(weights)._dtype), edges
 
 
 def histogramdd(
@@ -466,7 +491,10 @@ def histogramdd(
     density: bool | None = None,
     weights: ArrayLike | None = None,
 ) -> Any:
-    x = tensor_of(sample) if isinstance(sample, Tensor) or np.ndim(sample) == 2 else F.stack(promote(*sample), -1)
+    if getattr(sample, "ndim", None) == 2:
+        x = tensor_of(sample)
+    else:  # a sequence of coordinates
+        x = F.atleast_2d(tensor_of(sample) if hasattr(sample, "ndim") else F.stack(promote(*sample))).mT
     count = x.shape[-1]
     bins = [bins] * count if isinstance(bins, int) else bins
     bounds = [None] * count if range is None else range

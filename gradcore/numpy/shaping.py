@@ -39,7 +39,7 @@ __all__ = [
 
 
 def reshape(a: ArrayLike, /, shape: ShapeLike, order: str = "C", *, copy: bool | None = None) -> Tensor:
-    if order == "C" and not copy and shape.__class__ is tuple:
+    if order == "C" and copy is None and shape.__class__ is tuple:
         return F.reshape(tensor_of(a), shape)
     x, new_shape, order = tensor_of(a), sizes(shape), order.upper()
     if order == "K":
@@ -52,6 +52,8 @@ def reshape(a: ArrayLike, /, shape: ShapeLike, order: str = "C", *, copy: bool |
         if -1 in new_shape:
             new_shape = tuple(np.empty(x.shape, np.bool_).reshape(new_shape).shape)
         result = transpose(F.reshape(transpose(x), new_shape[::-1]))
+    if copy is False and result._vc is not x._vc:
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
     return F.clone(result) if copy else result
 
 
@@ -106,7 +108,11 @@ def moveaxis(a: ArrayLike, source: ArrayLike, destination: ArrayLike) -> Tensor:
 def rollaxis(a: ArrayLike, axis: int, start: int = 0) -> Tensor:
     x = tensor_of(a)
     order = list(range(x.ndim))
-    axis, start = axis_of(axis, x.ndim), start if start >= 0 else start + x.ndim
+    axis, start = axis_of(axis, x.ndim), index(start) if start >= 0 else index(start) + x.ndim
+    if not 0 <= start <= x.ndim:
+        raise np.exceptions.AxisError(
+            f"'start' arg requires {-x.ndim} <= start < {x.ndim + 1}, but {start} was passed in"
+        )
     order.remove(axis)
     order.insert(start - 1 if axis < start else start, axis)
     return F.permute(x, tuple(order))
@@ -323,6 +329,10 @@ def _resolve_indices(obj: Any, size: int) -> np.ndarray[Any, Any]:
         obj = np.asarray(obj.detach().cpu())
     if not isinstance(obj, slice):
         obj = np.asarray(obj)
+        if obj.dtype == np.bool_ and obj.shape != (size,):
+            raise ValueError(
+                f"boolean array argument obj to delete must be one dimensional and match the axis length of {size}"
+            )
         if not obj.size:
             obj = obj.astype(np.intp)
     return np.atleast_1d(np.arange(size)[obj])
@@ -353,15 +363,15 @@ def insert(arr: ArrayLike, obj: Any, values: ArrayLike, axis: Axis = None) -> Te
         indices = np.arange(*obj.indices(size))
     else:
         indices = np.atleast_1d(np.asarray(obj.tolist() if isinstance(obj, Tensor) else obj))
-        if indices.size and indices.dtype.kind not in "biu":
+        if (indices.size or isinstance(obj, (Tensor, np.ndarray))) and indices.dtype.kind not in "biu":
             raise IndexError(f"insert() takes indices that are integers or bools, but got {indices.dtype}")
         indices = np.flatnonzero(indices) if indices.dtype == np.bool_ else indices.astype(np.intp)
     if builtins.any(i < -size or i > size for i in indices):
         raise IndexError(f"index {indices} is out of bounds for axis {axis} with size {size}")
     indices = np.where(indices < 0, indices + size, indices)
-    if single:  # all values go to one place
+    if len(indices) == 1:  # all values go to one place
         v = v if v.ndim >= x.ndim else v.reshape((1,) * (x.ndim - v.ndim) + tuple(v.shape))
-        v = F.movedim(v, 0, axis) if axis and v.ndim > 1 else v
+        v = F.movedim(v, 0, axis) if single and axis and v.ndim > 1 else v
         count = v.shape[axis]
         indices = np.repeat(indices, count)
     count = len(indices)
@@ -474,12 +484,15 @@ def _matrix(m: Any) -> AnyTensor:
 
 
 def trim_zeros(filt: ArrayLike, trim: str = "fb", axis: Axis = None) -> Tensor:
+    sides = trim.lower()
+    if sides not in ("f", "b", "fb", "bf"):
+        raise ValueError(f"unexpected character(s) in `trim`: {trim!r}")
     x = tensor_of(filt)
     nonzero = np.argwhere(np.asarray(x.detach().cpu()))
     key = [slice(None)] * x.ndim
     for i in axes_of(axis, x.ndim):
-        first, last = (nonzero[:, i].min(), nonzero[:, i].max() + 1) if len(nonzero) else (x.shape[i], x.shape[i])
-        key[i] = slice(int(first) if "f" in trim.lower() else 0, int(last) if "b" in trim.lower() else None)
+        first, last = (nonzero[:, i].min(), nonzero[:, i].max() + 1) if len(nonzero) else (x.shape[i], 0)
+        key[i] = slice(int(first) if "f" in sides else 0, int(last) if "b" in sides else None)
     return x[tuple(key)]
 
 

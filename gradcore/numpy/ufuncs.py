@@ -82,6 +82,18 @@ def _check_exponent(y: Any) -> None:
         raise ValueError("Integers to negative integer powers are not allowed.")
 
 
+def _widen(values: tuple[int | Tensor, ...], integers: Tensor) -> list[AnyTensor]:
+    """Return integers and a Python integer in a dtype that holds both, where an operation would wrap it around."""
+    (number,) = (x for x in values if not isinstance(x, Tensor))
+    dtype = dtypes.int64 if integers._dtype is dtypes.bool_ else integers._dtype
+    limits = dtypes.iinfo(dtype)
+    if not limits.min <= number <= limits.max:
+        fits = dtype is not dtypes.uint64 and -(2**63) <= number < 2**63
+        dtype = dtypes.int64 if fits else dtypes.float64
+    filled = F.full((), float(number) if dtype is dtypes.float64 else number, dtype=dtype, device=integers._device.real)
+    return [cast(x, dtype) if isinstance(x, Tensor) else filled for x in values]
+
+
 def _vecdot(a: Tensor, b: Tensor) -> AnyTensor:
     _check_core("vecdot", "(n),(n)->()", a, b)
     if a._dtype.is_differentiable:
@@ -135,6 +147,10 @@ SPECIAL = {
     "log_expit": "logsigmoid", "log_ndtr": "log_ndtr", "logit": "logit", "ndtr": "ndtr", "ndtri": "ndtri",
     "psi": "digamma", "xlog1py": "xlog1py", "xlogy": "xlogy", "y0": "bessel_y0", "y1": "bessel_y1", "zeta": "zeta",
 }  # fmt: skip
+
+
+#: Functions that compare integers with any Python integer.
+_COMPARISONS = (np.equal, np.greater, np.greater_equal, np.less, np.less_equal, np.not_equal)
 
 
 class Ufunc:
@@ -205,6 +221,7 @@ class Ufunc:
             tuple(map(dtypes.from_numpy, codes)) for codes in (loop[: self.nin], loop[self.nin :])
         )
 
+        compares_integers = self.ufunc in _COMPARISONS and int in key and input_dtypes[0].category == dtypes.INTEGER
         is_integer_power = self.operation == "pow" and output_dtypes[0].category == dtypes.INTEGER
         # An operation that is given a number computes in the dtype of its tensors.
         is_uniform = len(set(input_dtypes)) == 1
@@ -213,6 +230,8 @@ class Ufunc:
             if is_integer_power:
                 _check_exponent(values[1])
             like = next(x for x in values if isinstance(x, Tensor))
+            if compares_integers:
+                return compute(*_widen(values, like))
             operands = [
                 cast(x, input_dtype)
                 if isinstance(x, Tensor)

@@ -38,6 +38,11 @@ UNARY: list[tuple[str, Callable[[Any], Any], Points]] = [
     ("round", gc.round, {0.5: (0, 0), 1.5: (2, 0), 2.5: (2, 0)}),
     ("frac", gc.frac, {1.0: (0, 1), -1.5: (-0.5, 1)}),
     ("nan_to_num", lambda x: gc.nan_to_num(x, 1, 2, 3), {nan: (1, 0), inf: (2, 0), -inf: (3, 0), 4.0: (4, 1)}),
+    (
+        "nan_to_num by infinities",
+        lambda x: gc.nan_to_num(x, inf, -inf, nan),
+        {nan: (inf, 0), inf: (-inf, 0), -inf: (nan, 0)},
+    ),
     ("angle", gc.angle, {0.0: (0, 0), -1.0: (math.pi, 0), nan: (nan, 0)}),
     ("copysign(-1)", lambda x: gc.copysign(x, -1), {0.0: (0, 0), 2.0: (-2, -1), -2.0: (-2, 1)}),
     ("sigmoid", gc.sigmoid, {-1000.0: (0, 0), 1000.0: (1, 0), nan: (nan, nan)}),

@@ -396,6 +396,9 @@ def test_places_in_sorted_sequences() -> None:
     same(gc.searchsorted(rows, gc.tensor([[3.0, 6.0], [3.0, 6.0]])).tolist(), [[1, 3], [1, 2]])
     shuffled = gc.tensor([5.0, 1.0, 3.0])
     same(gc.searchsorted(shuffled, gc.tensor([2.0]), sorter=gc.tensor([1, 2, 0])).tolist(), [1])
+    for sorter in ([-1, 0, 1], [0, 1, 3]):
+        with pytest.raises(IndexError, match="out of bounds"):
+            gc.searchsorted(shuffled, gc.tensor([2.0]), sorter=gc.tensor(sorter))
     same(gc.isin(gc.tensor([1, 2, 3]), gc.tensor([3, 1])).tolist(), [True, False, True])
     same(gc.isin(gc.tensor([nan, 1.0]), gc.tensor([nan])).tolist(), [False, False])
 

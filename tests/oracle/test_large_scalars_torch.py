@@ -122,13 +122,15 @@ FILLS: dict[str, Callable[[Any, Any, int], Any]] = {
     "tensor": lambda lib, dtype, n: lib.tensor([n, 0], dtype=dtype),
     "masked_fill": lambda lib, dtype, n: lib.ones(2, dtype=dtype).masked_fill(lib.tensor([True, False]), n),
     "where": lambda lib, dtype, n: lib.where(lib.tensor([True, False]), lib.ones(2, dtype=dtype), n),
+    "where of a number": lambda lib, dtype, n: lib.where(lib.tensor([True, False]), n, lib.ones(2, dtype=dtype)),
+    "where as a method": lambda lib, dtype, n: lib.ones(2, dtype=dtype).where(lib.tensor([True, False]), n),
 }
 
 
 @pytest.mark.parametrize("name", FILLS)
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fills(dtype: str, name: str) -> None:
-    for number in LARGE:
+    for number in (*LARGE, 1000, -1, -300):
         mine, theirs = (
             outcome(partial(FILLS[name], lib, getattr(lib, dtype), number), lib.Tensor) for lib in (gc, torch)
         )

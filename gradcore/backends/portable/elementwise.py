@@ -165,9 +165,10 @@ class Elementwise:
         if x.dtype.kind in "biu":
             return x.copy()
         limits = dtypes.finfo(dtypes.from_numpy(x.dtype))
-        x = self.where(x != x, 0.0 if nan is None else nan, x)
-        x = self.where(x == math.inf, limits.max if posinf is None else posinf, x)
-        return self.where(x == -math.inf, limits.min if neginf is None else neginf, x)
+        # Each condition looks at `x`, since the numbers that are put in may be infinite or NaN themselves.
+        result = self.where(x == -math.inf, limits.min if neginf is None else neginf, x)
+        result = self.where(x == math.inf, limits.max if posinf is None else posinf, result)
+        return self.where(x != x, 0.0 if nan is None else nan, result)
 
     # -- rounding --------------------------------------------------------------------------------------------
 

@@ -219,10 +219,8 @@ def unique_consecutive(F, self, return_inverse: bool = False, return_counts: boo
 
 
 @constant(constant="results are indices", function=False, method=False)
-def search(K, sequence, values, right: bool, sorter=None):
+def search(K, sequence, values, right: bool):
     """Return the insertion indices of values into one sorted sequence, or into one for each row."""
-    if sorter is not None:
-        sequence = K.xp.take_along_axis(sequence, sorter, -1)
     return K.search_in(sequence, values, right)
 
 
@@ -233,7 +231,9 @@ def _insertion_indices(F, name, sequence, values, out_int32, right, sorter):
         common = dtypes.promote_types(values.dtype, sequence.dtype)
         values, sequence = F.to(values, common), F.to(sequence, common)
     check_implemented("searchsorted_out_cpu", values, "bc")
-    result = F.search(sequence, values, right, sorter)
+    if sorter is not None:
+        sequence = F.gather(F.detach(sequence), -1, sorter)
+    result = F.search(sequence, values, right)
     return F.to(result, dtypes.int32) if out_int32 else result
 
 
