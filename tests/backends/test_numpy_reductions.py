@@ -83,6 +83,17 @@ def test_sums_in_float32_are_accurate(n: int, dim: int) -> None:
     assert abs(FAST.sum_over(x) - exact.sum()) < 16 * 2**-24 * exact.sum()
 
 
+@pytest.mark.parametrize("shape", [(8191, 5), (100_003, 5), (2, 8191, 5)], ids=str)
+def test_rounding_errors_of_equal_rows_do_not_add_up(shape: tuple[int, ...]) -> None:
+    """Partial sums of equal numbers are all rounded in one direction, as long as they have one exponent."""
+    x = np.full(shape, 0.1, np.float32)
+    exact = x.sum(-2, dtype=np.float64)
+    assert np.abs(FAST.sum_over(x, (x.ndim - 2,)) - exact).max() < 2e-5 * exact.max()
+    rows = x.reshape(-1, 5)
+    weighted = FAST.sum_of_rows(np.ones(len(rows), np.float32), rows)
+    np.testing.assert_allclose(weighted, rows.sum(0, dtype=np.float64), rtol=2e-5)
+
+
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 @pytest.mark.parametrize("dim", [0, 1])
 def test_what_is_not_finite_stays_in_its_row(value: float, dim: int) -> None:

@@ -116,7 +116,7 @@ def test_exponentials_that_are_almost_subnormal(compiled: Any, dtype: str) -> No
     assert errors.max() < 1.25  # 1.1 where products and sums are rounded separately
 
 
-FUNCTIONS = {"erf": 4, "exp": 2, "expm1": 3, "log": 2, "log1p": 3, "tanh": 4}
+FUNCTIONS = {"erf": 4, "exp": 2, "expm1": 3, "log": 2, "log1p": 3, "tanh": 5}
 
 
 def twice(name: str) -> Any:
@@ -129,7 +129,7 @@ TWICE = {name: twice(name) for name in FUNCTIONS}
 
 BASELINE = next(variant for variant in VARIANTS if variant.name == "baseline")
 #: Options of the compiler, and larger errors where there is no fused multiply-add.
-TARGETS = {"this machine": (library.NATIVE, {}), "baseline": (BASELINE.flags, {"tanh": 5})}
+TARGETS = {"this machine": (library.NATIVE, {}), "baseline": (BASELINE.flags, {"tanh": 6})}
 
 
 @pytest.fixture(scope="module", params=TARGETS)
@@ -171,7 +171,7 @@ def test_errors_of_functions(functions: CompiledElementwise, target: str, name: 
         pytest.skip("there is no more exact function here")
     rng = np.random.default_rng(0)
     x = np.concatenate([rng.uniform(-80, 80, 100_000), rng.uniform(-1, 1, 100_000), 10 ** rng.uniform(-30, 0, 100_000)])
-    x = x.astype(dtype)
+    x = np.append(x, np.linspace(-12, 12, 1_000_001)).astype(dtype)  # tanh is least precise close to 6 and 8
     x = x[x > 0] if name.startswith("log") else x
     result = functions.compute_by_loop(TWICE[name], (x,))
     function = scipy.special.erf if name == "erf" else getattr(np, name)

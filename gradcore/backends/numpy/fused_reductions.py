@@ -10,7 +10,7 @@ import numpy as np
 
 from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.matmul import blas_alone
-from gradcore.backends.numpy.row_blocks import IN_TURN, LONG
+from gradcore.backends.numpy.row_blocks import LONG, TALL
 from gradcore.core.typing import NamedTuple
 
 __all__ = ["dots_of_columns", "sums_of_products"]
@@ -91,7 +91,7 @@ def _sum_rows_or_columns(F: Any, x: Any, y: Any, first: _Dims, second: _Dims) ->
     if not first.of_both:
         return F.times_vector(x, y.reshape(-1)) if second.size < LONG else None
     if not second.of_both:
-        return F.sum_of_rows(y.reshape(-1), x) if first.size < IN_TURN * 2 else None
+        return F.sum_of_rows(y.reshape(-1), x) if first.size < TALL else None
     if x.shape[1] < _WIDE or (first.stay and second.size >= LONG):
         return None
     y = y.reshape(x.shape)

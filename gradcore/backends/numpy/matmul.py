@@ -18,13 +18,15 @@ from gradcore.backends.numpy import threads
 from gradcore.backends.numpy.openblas import NUMPY
 from gradcore.backends.portable.products import Products
 
-__all__ = ["MANY", "NumpyProducts", "blas_alone", "share_products", "spread_products"]
+__all__ = ["MANY", "NumpyProducts", "blas_alone", "share_products", "spread_products", "sum_in_turn"]
 
 #: Multiplications of a batch from which gradcore's threads share it; multiplications of one product from which it is
 #: left to OpenBLAS's threads; and those from which OpenBLAS uses threads.
 _SHARED, _LARGE, MANY = 1 << 24, 1 << 23, 1 << 18
 #: Length of the blocks of a dot product that BLAS sums in single precision without losing digits.
 _BLOCK = 1 << 12
+#: Number of rows that BLAS adds in sequence, and of such blocks whose sums are added in the precision of the elements.
+_IN_TURN, _FEW_BLOCKS = 1 << 10, 16
 
 #: Elements of a matrix above which OpenBLAS uses threads for its products with vectors.
 _VECTORS = 9216
@@ -125,7 +127,8 @@ class NumpyProducts(Products):
 
     def sum_of_rows(self, v: Any, x: Any) -> Any:
         """Return the sum of the rows of a contiguous matrix, weighted by the elements of `v`."""
-        return v.dot(x)
+        is_short = len(x) < 2 * _IN_TURN or not x.flags.c_contiguous
+        return v.dot(x) if is_short else sum_in_turn(v, x[None])[0]
 
     def sum_rows(self, x: Any) -> Any:
         """Sum over all dims but the last, by the fastest method for the shape."""
@@ -133,6 +136,23 @@ class NumpyProducts(Products):
         if x.dtype.kind not in "fc":
             return np.add.reduce(rows, axis=0, dtype=x.dtype)
         return self.sum_over(rows, (0,))
+
+
+def sum_in_turn(v: Any, x: Any) -> Any:
+    """Return the sum of the rows of each contiguous matrix of a stack, weighted by the elements of `v`.
+
+    The rows of a block are added in sequence, and then the sums of the blocks: if there are many, in double precision.
+    """
+    outer, n, inner = x.shape
+    blocks = n // _IN_TURN
+    if blocks < 2:
+        return np.matmul(v, x)
+    end = blocks * _IN_TURN
+    sums = np.matmul(v[:end].reshape(blocks, 1, _IN_TURN), x[:, :end].reshape(outer, blocks, _IN_TURN, inner))
+    total = np.add.reduce(sums, (1, 2), np.result_type(x, "f8") if blocks > _FEW_BLOCKS else None)
+    if end < n:
+        total += np.matmul(v[end:], x[:, end:])
+    return total.astype(x.dtype, copy=False)
 
 
 def _inner_product(a: Any, b: Any) -> Any:

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from gradcore.core.typing import AnyArray
 
 __all__ = [
-    "IN_TURN",
     "LONG",
     "NARROW",
+    "TALL",
     "are_narrow",
     "copy_rows",
     "exponentials",
@@ -39,9 +39,9 @@ _MANY = 1 << 19
 _SMALL = 4096
 #: Width up to which rows are reduced column by column, and number of rows from which this is faster.
 NARROW, _FEW = 12, 64
-#: Width from which rows are summed pairwise, because BLAS adds in a few lanes only. Number of rows that are added in
-#: sequence; for more of them, such blocks are summed first.
-LONG, IN_TURN = 1 << 16, 4096
+#: Width from which rows are summed pairwise, because BLAS adds in a few lanes only. Number of rows up to which their
+#: sum is one call.
+LONG, TALL = 1 << 16, 1 << 13
 
 #: Elements and rows from which arrays whose columns are contiguous are copied so many columns at a time.
 _LARGE_COPY, _FEW_ROWS, _COLUMNS = 1 << 14, 8, 128
