@@ -127,7 +127,7 @@ class LibraryGuards(TensorGuards):
     def _class_of_library(self, cls: type) -> None:
         """Guard the attributes that user code may read from a class or its instances, and that trusted code defines."""
         inherits = False  # whether it reads attributes of bases, which new ones of the class would hide
-        for each in reversed(cls.__mro__):
+        for each in () if cls in self._seen else reversed(cls.__mro__):
             if objects.is_written_in_c(each) or not trusted.is_library_class(each):
                 continue
             names = {name for name, value in vars(each).items() if self._is_read(name, value, self.every)}

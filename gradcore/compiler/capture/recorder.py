@@ -35,7 +35,7 @@ from gradcore.compiler.capture.substitutes import Substitutes, plain_draw
 from gradcore.compiler.capture.watch import RepeatedEffect
 from gradcore.compiler.program.effects import is_pure, written_arguments
 from gradcore.compiler.program.program import ArrayType, Call, Program, Value, map_leaves
-from gradcore.compiler.program.storage import address_of, owner_of, share_memory
+from gradcore.compiler.program.storage import address_of, bounds, owner_of
 from gradcore.core import dtypes
 from gradcore.core.device import device
 from gradcore.core.locks import process_lock
@@ -162,7 +162,8 @@ class Recorder:
         #: Stand-ins that the function still holds, by value number. Others are freed, as in eager execution.
         self._known: dict[int, weakref.ref[RecordedArray]] = {}
         self._numbers, self._memories = _Numbers(), _Numbers()
-        self._inputs: dict[int, AnyArray] = {}
+        #: By value number, the type of an input and its range of addresses.
+        self._inputs: dict[int, tuple[type, int, int]] = {}
         self._number = 0
         #: The CPU backend and the others, the classes of their arrays, and each backend's current device.
         self._cpu, self._others = CPU.backend, find_cupy_backends()
@@ -187,7 +188,7 @@ class Recorder:
         if result is None:
             result = self.new_stand_in(array, is_input=True)
             self.program.inputs.append(result.number)
-            self._inputs[result.number] = array
+            self._inputs[result.number] = type(array), *bounds(array)
         return result
 
     def start_at(self, program: Program) -> None:
@@ -223,15 +224,19 @@ class Recorder:
 
     def memories_of(self, numbers: Sequence[int]) -> Callable[[AnyArray], bool]:
         """Return a function that tells whether an array shares memory with one of the values `numbers`."""
-        types, inputs = self.program.types, [self._inputs[n] for n in numbers if n in self._inputs]
+        types = self.program.types
         memories = {types[n].memory for n in numbers if n in types}
 
         def is_shared(array: AnyArray) -> bool:
-            number = self.number_of(array)
-            shares_value = number is not None and types[number].memory in memories
-            return shares_value or any(share_memory(array, each) for each in inputs)
+            number, overlapping = self.number_of(array), self._find_overlapping(array)
+            return not overlapping.isdisjoint(numbers) or (number is not None and types[number].memory in memories)
 
         return is_shared
+
+    def _find_overlapping(self, array: AnyArray) -> set[int]:
+        """Return the inputs whose address ranges overlap that of an array."""
+        kind, (start, stop) = type(array), bounds(array)
+        return {n for n, (other, low, high) in self._inputs.items() if other is kind and low < stop and start < high}
 
     def number_of(self, array: AnyArray) -> int | None:
         """Return the value number of an array in this run, or None."""
@@ -407,9 +412,8 @@ class Recorder:
 
     def _check_sharing(self, arrays: list[RecordedArray]) -> None:
         """End the capture if inputs of the program share memory, which may differ in other calls."""
-        inputs = [self._inputs[n] for n in self.program.inputs]
-        overlaps = [[a for a in inputs if share_memory(a, each.array)] for each in arrays]
-        if len(overlaps) == 2 and all(overlaps) and len({id(a) for each in overlaps for a in each}) > 1:
+        overlaps = [self._find_overlapping(each.array) for each in arrays]
+        if len(overlaps) == 2 and all(overlaps) and len(overlaps[0] | overlaps[1]) > 1:
             self.stop(Code.TENSOR, "whether arguments share memory decides what is computed")
 
     def _note(self, name: str, function: Any, args: Any, named: Any, result: Any, reads: bool, on_cpu: bool) -> Any:
@@ -485,8 +489,7 @@ class Recorder:
 
     def constant(self, array: Any) -> Any:
         """Mark an array as a permanently cached constant of the library, and return it."""
-        self._constants[id(array)] = array
-        return array
+        return self._constants.setdefault(id(array), array)
 
     def draw(self, state: PhiloxState, words: int, backend: Any = None) -> tuple[int, int]:
         """Return the key and counter of the next `words` random words; each run of the program draws anew."""
