@@ -10,7 +10,7 @@ import numpy as np
 from gradcore import functional as F
 from gradcore.core import dtypes
 from gradcore.core.typing import AnyTensor
-from gradcore.numpy.conversion import cast, dtype_of, inexact, promote, tensor_of, write_out
+from gradcore.numpy.conversion import cast, dtype_of, inexact, numpy_dtype, promote, tensor_of, write_out
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -58,14 +58,22 @@ def is_number(value: Any) -> bool:
 
 
 def write_output(result: Tensor, output: Any, dtype: dtypes.dtype) -> AnyTensor:
-    """Write `result` into `output` if that is an array or a tensor, else cast it to the dtype `output` or `dtype`."""
+    """Write `result` into `output` if that is an array or a tensor, else cast it to the dtype `output` or `dtype`.
+
+    The dtype of complex results is made complex, as in SciPy.
+    """
     if output is None:
         return cast(result, dtype)
     if isinstance(output, (Tensor, np.ndarray)):
         if tuple(output.shape) != tuple(result.shape):
             raise RuntimeError("output shape not correct")
+        if result._dtype.is_complex and not np.issubdtype(numpy_dtype(output.dtype), np.complexfloating):
+            raise RuntimeError("output must have complex dtype")
         return write_out(result, output, "unsafe")
-    return cast(result, dtype_of(output))
+    wanted = dtype_of(output)
+    if result._dtype.is_complex and not wanted.is_complex:
+        wanted = dtypes.complex128 if wanted.itemsize == 8 else dtypes.complex64
+    return cast(result, wanted)
 
 
 def module_getattr(module: str, left_out: dict[str, str]) -> Any:

@@ -256,7 +256,8 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False, r
         (x,) = _numbers(a)
         if not x._dtype.is_complex:
             result = F.logsumexp(x, axes_of(axis, x.ndim), keepdims)
-            return (result, F.exp(0 * result)) if return_sign else result
+            sign = F.where(F.isnan(result), result, F.to(result > -math.inf, result.dtype))
+            return (result, sign.detach()) if return_sign else result
     x, weights = _numbers(a, 1.0 if b is None else b)
     if x._dtype.is_complex:
         raise TypeError("logsumexp of complex tensors is not implemented; use log(sum(b * exp(a)))")

@@ -220,3 +220,13 @@ def test_odeint_is_scipys_with_derivatives(tfirst: bool) -> None:
     if not tfirst:
         times = gc.tensor(times, requires_grad=True)
         assert gradcheck(lambda y, t, a: integrate.odeint(field, y, t, (a, 0.3)), (y0, times, a), atol=1e-5)
+
+
+def test_intervals_without_width_and_points_in_no_order() -> None:
+    y, x = np.array([1.0, 4.0, 16.0, 64.0]), np.array([1.0, 1.0, 2.0, 2.0])
+    for points in (np.full(4, 3.0), x, x[::-1].copy()):
+        wanted = scipy_integrate.simpson(y, x=points)
+        np.testing.assert_allclose(integrate.simpson(gc.tensor(y), x=points).item(), wanted)
+    assert integrate.cumulative_simpson(gc.tensor(y), dx=0.0).tolist() == [0.0, 0.0, 0.0]
+    with pytest.raises(ValueError, match="Input x must be strictly increasing"):
+        integrate.cumulative_simpson(gc.tensor(y), x=x)

@@ -297,6 +297,26 @@ def test_range_of_matrices_with_zero_singular_values(shape: tuple[int, int]) -> 
             )
 
 
+@pytest.mark.parametrize("name", ["pinv", "pinvh"])
+def test_each_matrix_of_a_batch_has_its_own_bound(name: str) -> None:
+    a = np.random.default_rng(2).random((2, 4, 3))
+    a[0] *= 1e-9
+    a[1, :, 2] = a[1, :, 1]
+    a = np.moveaxis(a, -1, -2) @ a if name == "pinvh" else a
+    found, rank = getattr(linalg, name)(gc.tensor(a), return_rank=True)
+    wanted = [getattr(scipy_linalg, name)(each, return_rank=True) for each in a]
+    assert rank.tolist() == [w[1] for w in wanted] == [3, 2]
+    np.testing.assert_allclose(found.numpy(), [w[0] for w in wanted], rtol=1e-4)
+
+
+def test_bases_of_several_matrices_are_refused() -> None:
+    for function in (linalg.null_space, linalg.orth):
+        with pytest.raises(ValueError, match="expected one matrix, but the input has 3 dims"):
+            function(gc.ones(2, 3, 3))
+    with pytest.raises(ValueError, match="should be 2-dimensional"):
+        linalg.khatri_rao(gc.ones(3), gc.ones(2, 3))
+
+
 def test_hankel_matrices_have_batches_in_front() -> None:
     """As SciPy says that its function will have them; today it flattens matrices."""
     c, r = gc.arange(6.0).reshape(2, 3), gc.arange(2.0, 6.0)

@@ -206,6 +206,18 @@ def test_errors_are_scipys(expression: str, error: type[Exception]) -> None:
     assert str(theirs.value)[:12] == str(ours.value)[:12]
 
 
+def test_complex_results_are_not_made_real() -> None:
+    x, weights = gc.tensor([1, 2, 3], dtype=gc.int8), np.array([1.0, 1j])
+    for dtype in (np.float32, np.float64):
+        with pytest.warns(UserWarning, match="promoting"):
+            wanted = scipy.ndimage.correlate1d(x.numpy(), weights, output=dtype)
+        found = ndimage.correlate1d(x, weights, output=dtype).numpy()
+        assert found.dtype == wanted.dtype
+        assert found.tolist() == wanted.tolist()
+    with pytest.raises(RuntimeError, match="output must have complex dtype"):
+        ndimage.correlate1d(x, weights, output=gc.zeros(3))
+
+
 def test_samples_of_a_batch() -> None:
     x, by = gc.tensor(arrays()["A"]), gc.tensor(arrays()["O"])
     both = gc.vmap(lambda s: ndimage.shift(x, s, mode="mirror"))(gc.stack([by, 2 * by]))

@@ -269,6 +269,29 @@ def test_shapes_of_two_arrays_match_as_in_scipy(name: str) -> None:
     assert answered > 5
 
 
+@pytest.mark.parametrize("scales", [(1e90, 1e90), (1e-200, 1e-180), (1e300, 1e-300)])
+def test_correlation_of_large_and_of_small_samples(scales: tuple[float, float]) -> None:
+    random = np.random.default_rng(1)
+    x, y = (random.normal(size=7) * scale for scale in scales)
+    found, wanted = stats.pearsonr(gc.tensor(x), gc.tensor(y)), scipy.stats.pearsonr(x, y)
+    np.testing.assert_allclose([found.statistic.item(), found.pvalue.item()], [wanted.statistic, wanted.pvalue])
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_few_and_complex_samples() -> None:
+    for name, sample, settings in (
+        ("zscore", [-0.087, -0.087, -0.087], {}), ("zmap", np.array([1j, 1.0, -1.0, 0.3]), {}), ("sem", [], {}),
+        ("gstd", [1.0, 2.0], {"ddof": 2}), ("variation", np.ones((2, 0)), {"axis": 1}),
+    ):  # fmt: skip
+        arguments = ([0.5, 2.0], sample) if name == "zmap" else (sample,)
+        wanted = getattr(scipy.stats, name)(*arguments, **settings)
+        np.testing.assert_allclose(getattr(stats, name)(*arguments, **settings).numpy(), wanted, rtol=1e-9)
+    for call in (lambda m: m.moment([1.0, 2.0], 1.2), lambda m: m.pmean([1.0, 2.0], np.array([0]))):
+        for module in (stats, scipy.stats):
+            with pytest.raises(ValueError, match=r"integral|only defined"):
+                call(module)
+
+
 def test_distributions_with_parameters() -> None:
     loc = gc.tensor(0.3, dtype=gc.float64, requires_grad=True)
     normal = stats.norm(loc, scale=2.0)

@@ -80,11 +80,16 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1, i
     return F.movedim(integrals if initial is None else F.pad(integrals, (1, 0)), -1, axis)
 
 
+def _quotient(a: AnyTensor, b: AnyTensor) -> AnyTensor:
+    """Return ``a / b``, or 0 for intervals without a width."""
+    return F.where(b == 0, 0.0, a / F.where(b == 0, 1.0, b))
+
+
 def _panels(values: AnyTensor, steps: AnyTensor) -> AnyTensor:
     """Integrate the parabola through each three consecutive points from the first to the second point."""
     first, second = steps[..., :-1], steps[..., 1:]
     y0, y1, y2 = values[..., :-2], values[..., 1:-1], values[..., 2:]
-    share, ratio = first / (first + second), first / second
+    share, ratio = _quotient(first, first + second), _quotient(first, second)
     return first / 6 * ((3 - share) * y0 + (3 + share * ratio + share) * y1 - share * ratio * y2)
 
 
@@ -111,9 +116,9 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> AnyTenso
     double_width = h0 + h1
     result = F.sum(
         double_width / 6 * (
-            values[..., 0 : odd - 2 : 2] * (2 - h1 / h0)
-            + values[..., 1 : odd - 1 : 2] * (double_width * double_width / (h0 * h1))
-            + values[..., 2:odd:2] * (2 - h0 / h1)
+            values[..., 0 : odd - 2 : 2] * (2 - _quotient(h1, h0))
+            + values[..., 1 : odd - 1 : 2] * (double_width * _quotient(double_width, h0 * h1))
+            + values[..., 2:odd:2] * (2 - _quotient(h0, h1))
         ), -1
     )  # fmt: skip
     if odd == n:
@@ -131,6 +136,8 @@ def cumulative_simpson(y: Any, *, x: Any = None, dx: Any = 1.0, axis: int = -1, 
     tensor([0.0000, 0.3333, 2.6667], dtype=torch.float64)
     """
     values, steps = _samples(y, x, dx, axis)
+    if x is not None and F.holds_anywhere(steps <= 0):
+        raise ValueError("Input x must be strictly increasing.")
     n = values.shape[-1]
     if n < 3:
         integrals = steps * (values[..., 1:] + values[..., :-1]) / 2

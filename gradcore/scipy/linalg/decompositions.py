@@ -121,9 +121,17 @@ def pinv(a: Any, *, atol: Any = None, rtol: Any = None, return_rank: bool = Fals
     A = check_matrix(a, check_finite)
     values = F.linalg_svdvals(A.detach())
     rtol = max(A.shape[-2:]) * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
-    bound = (atol or 0.0) + rtol * (float(values.max()) if values.numel() else 0.0)
+    bound, rank = _bound_and_rank(values, atol, rtol)
     result = F.linalg_pinv(A, atol=bound, rtol=0.0)
-    return (result, int((values > bound).sum())) if return_rank else result
+    return (result, rank) if return_rank else result
+
+
+def _bound_and_rank(values: AnyTensor, atol: float | None, rtol: float) -> tuple[AnyTensor, AnyTensor | int]:
+    """Return, for each matrix, the bound up to which singular values count as zero, and the number of larger ones."""
+    largest = F.amax(values, -1) if values.shape[-1] else F.sum(values, -1)
+    bound = (atol or 0.0) + rtol * largest
+    rank = F.sum(values > bound[..., None], -1)
+    return bound, rank if rank.ndim else int(rank)
 
 
 def pinvh(
@@ -144,9 +152,9 @@ def pinvh(
     A = hermitian_of(A, lower)
     sizes = F.abs(F.linalg_eigvalsh(A.detach()))
     rtol = A.shape[-1] * float(np.finfo(A.dtype.numpy).eps) if rtol is None else rtol
-    bound = (atol or 0.0) + rtol * (float(sizes.max()) if sizes.numel() else 0.0)
+    bound, rank = _bound_and_rank(sizes, atol, rtol)
     result = F.linalg_pinv(A, atol=bound, rtol=0.0, hermitian=True)
-    return (result, int((sizes > bound).sum())) if return_rank else result
+    return (result, rank) if return_rank else result
 
 
 def eigh(
@@ -335,7 +343,7 @@ def orth(A: Any, rcond: float | None = None) -> AnyTensor:
     >>> tuple(linalg.orth([[1.0, 0.0], [0.0, 0.0]]).shape)
     (2, 1)
     """
-    matrix = check_matrix(A)
+    matrix = _check_single(check_matrix(A))
     u, s, _ = F.linalg_svd(matrix, False)
     return u[:, : _rank(matrix, s, rcond)]
 
@@ -356,7 +364,7 @@ def null_space(
     tensor([[0.],
             [1.]], dtype=torch.float64)
     """
-    matrix = check_matrix(A, check_finite)
+    matrix = _check_single(check_matrix(A, check_finite))
     _, s, vh = F.linalg_svd(matrix, True)
     rank = _rank(matrix, s, rcond)
     if rank < s.shape[-1] and F.is_differentiated(matrix):
@@ -365,6 +373,13 @@ def null_space(
             f"{s.shape[-1]}): the null space is smaller for matrices beside this one; use detach()"
         )
     return F.hermitian(vh[rank:])
+
+
+def _check_single(A: AnyTensor) -> AnyTensor:
+    """Return the matrix, or raise if there are several, whose bases may have different sizes."""
+    if A.ndim != 2:
+        raise ValueError(f"expected one matrix, but the input has {A.ndim} dims; call the function for each matrix")
+    return A
 
 
 def _rank(matrix: AnyTensor, s: AnyTensor, rcond: float | None) -> int:

@@ -149,6 +149,8 @@ def khatri_rao(a: Any, b: Any) -> AnyTensor:
             [ 5, 12]])
     """
     left, right = promote(tensor_of(a), tensor_of(b))
+    if left.ndim < 2 or right.ndim < 2:
+        raise ValueError("The both arrays should be 2-dimensional.")
     if left.shape[-1] != right.shape[-1]:
         raise ValueError("The number of columns for both arrays should be equal.")
     return F.flatten(F.unsqueeze(left, -2) * F.unsqueeze(right, -3), -3, -2)

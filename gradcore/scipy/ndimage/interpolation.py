@@ -73,8 +73,6 @@ def spline_filter(input: Any, order: int = 3, output: Any = np.float64, mode: st
 def _coefficients(input: Any, order: int, axes: Sequence[int], output: Any, mode: str) -> AnyTensor:
     _check_order(order)
     x = _double(filterable(input)[1])
-    if x._dtype.is_complex and not isinstance(output, (Tensor, np.ndarray)):
-        output = dtypes.complex128 if np.dtype(output).itemsize in (8, 16) else dtypes.complex64
     return write_output(_prefilter(x, order, axes, _mode(mode)), output, x._dtype)
 
 

@@ -48,8 +48,8 @@ def _convolve(x: AnyTensor, y: AnyTensor, mode: str, dims: Sequence[int], by: st
         x = pad_with_zeros(F, x, dims, around, around)
     result = F.correlate_valid(x, F.flip(y, dims), dims, by)
     if mode == "same":
-        for d in dims:
-            result = F.narrow(result, d, (result.shape[d] - result_shape[d]) // 2, result_shape[d])
+        for d, size in enumerate(result_shape):  # also along dims that broadcast
+            result = F.narrow(result, d, (result.shape[d] - size) // 2, size)
     return result
 
 

@@ -43,8 +43,10 @@ def _central(x: AnyTensor, order: int, dims: tuple[int, ...], keepdims: bool = F
     return F.mean((x - F.mean(x, dims, True)) ** order, dims, keepdims)
 
 
-def _std(x: AnyTensor, dims: tuple[int, ...], n: int, ddof: int, keepdims: bool = False) -> AnyTensor:
-    return F.sqrt(_central(x, 2, dims, keepdims) * (n / (n - ddof)))
+def _std(x: AnyTensor, dims: tuple[int, ...], ddof: int, keepdims: bool = False) -> AnyTensor:
+    if math.prod(x.shape[d] for d in dims) <= ddof:
+        return F.mean(x, dims, keepdims) * math.nan
+    return F.std(x, dims, correction=ddof, keepdim=keepdims)
 
 
 def _divide_by_deviation(x: AnyTensor, order: int, dims: tuple[int, ...], keepdims: bool) -> AnyTensor:
@@ -66,6 +68,8 @@ def moment(
     tensor(3.5000)
     """
     x, dims, _ = _prepare(a, axis, nan_policy)
+    if order != int(order):
+        raise ValueError("All elements of `order` must be integral.")
     if center is None:
         return _central(x, order, dims, keepdims)
     return F.mean((x - promote_arguments(x, center)[1]) ** order, dims, keepdims)
@@ -117,8 +121,8 @@ def variation(
     >>> stats.variation(gc.tensor([1.0, 2.0, 3.0]))
     tensor(0.4082)
     """
-    x, dims, n = _prepare(a, axis, nan_policy)
-    return _std(x, dims, n, ddof, keepdims) / F.mean(x, dims, keepdims)
+    x, dims, _ = _prepare(a, axis, nan_policy)
+    return _std(x, dims, ddof, keepdims) / F.mean(x, dims, keepdims)
 
 
 def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, keepdims: bool = False) -> AnyTensor:
@@ -131,7 +135,7 @@ def sem(a: Any, axis: Any = 0, ddof: int = 1, nan_policy: str = "propagate", *, 
     tensor(0.5774)
     """
     x, dims, n = _prepare(a, axis, nan_policy)
-    return _std(x, dims, n, ddof, keepdims) / math.sqrt(n)
+    return _std(x, dims, ddof, keepdims) / math.sqrt(max(n, 1))
 
 
 def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
@@ -144,9 +148,9 @@ def zmap(scores: Any, compare: Any, axis: Any = 0, ddof: int = 0, nan_policy: st
     tensor([-2.4495,  0.0000])
     """
     axes_of(axis if axis is None or isinstance(axis, tuple) else (axis,), floating(compare).ndim)
-    x, dims, n = _prepare(compare, axis, nan_policy)
+    x, dims, _ = _prepare(compare, axis, nan_policy)
     scores, x = (inexact(t) for t in promote_arguments(scores, x))
-    return (scores - F.mean(x, dims, True)) / _std(x, dims, n, ddof, True)
+    return (scores - F.mean(x, dims, True)) / _std(x, dims, ddof, True)
 
 
 def zscore(a: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
@@ -158,7 +162,10 @@ def zscore(a: Any, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") 
     >>> stats.zscore(gc.tensor([1.0, 2.0, 3.0]))
     tensor([-1.2247,  0.0000,  1.2247])
     """
-    return zmap(a, a, axis, ddof, nan_policy)
+    scores = zmap(a, a, axis, ddof, nan_policy)
+    x, dims, _ = _prepare(a, axis, nan_policy)
+    is_constant = _std(x, dims, ddof, True) <= F.abs(finfo(x.dtype).eps * F.mean(x, dims, True))
+    return F.where(is_constant, math.nan, scores)
 
 
 def gzscore(a: Any, *, axis: Any = 0, ddof: int = 0, nan_policy: str = "propagate") -> AnyTensor:
@@ -182,8 +189,8 @@ def gstd(a: Any, axis: Any = 0, ddof: int = 1, *, keepdims: bool = False, nan_po
     >>> stats.gstd(gc.tensor([1.0, 2.0, 4.0]))
     tensor(2.)
     """
-    x, dims, n = _prepare(a, axis, nan_policy)
-    return F.exp(_std(F.log(x), dims, n, ddof, keepdims))
+    x, dims, _ = _prepare(a, axis, nan_policy)
+    return F.exp(_std(F.log(x), dims, ddof, keepdims))
 
 
 def _mean(
@@ -241,6 +248,8 @@ def pmean(
     >>> stats.pmean(gc.tensor([1.0, 2.0, 3.0]), 2)
     tensor(2.1602)
     """
+    if not isinstance(p, (int, float)):
+        raise ValueError("Power mean only defined for exponent of type int or float.")
     if p == 0:
         return gmean(a, axis, dtype, weights, nan_policy=nan_policy, keepdims=keepdims)
     mean = _mean(lambda x: F.where(x < 0, math.nan, x) ** p, a, axis, dtype, weights, nan_policy, keepdims)
@@ -304,7 +313,8 @@ def pearsonr(x: Any, y: Any, *, alternative: str = "two-sided", method: Any = No
         raise ValueError("`x` and `y` must have length at least 2.")
     is_constant = (F.amax(x, dims) == F.amin(x, dims)) | (F.amax(y, dims) == F.amin(y, dims))
     x, y = (t - F.mean(t, dims, True) for t in (x, y))
-    result = F.sum(x * y, dims) / F.sqrt(F.sum(x * x, dims) * F.sum(y * y, dims))
+    x, y = (t / F.amax(F.abs(t.detach()), dims, True) for t in (x, y))  # so that squares stay within the dtype
+    result = F.sum(x / F.sqrt(F.sum(x * x, dims, True)) * y / F.sqrt(F.sum(y * y, dims, True)), dims)
     result = F.where(is_constant, math.nan, F.clamp(result, -1, 1))
     half = F.zeros_like(result) + (n / 2 - 1)
     pvalue = 2 * F.special_of_three(half, half, (1 - F.abs(result)) / 2, "betainc") if n > 2 else F.ones_like(result)
