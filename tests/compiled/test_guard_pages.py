@@ -8,11 +8,16 @@ import re
 import shutil
 import signal
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.compiled.apart import COMPARED, WATCHED, WHOLE, run
+from gradcore.backends.compiled.library import variant_name
+from gradcore.backends.compiled.variants import FOLDER, Variant, choose_variant, variants_of_machine
+from tests.compiled.apart import COMPARED, WATCHED, WHOLE, run, store_library
 
+#: Those after the best one for a CPU need less of it.
+VARIANTS = variants_of_machine()
 #: Reads four bytes at some distance from the beginning of an array.
 READ = """
 import ctypes
@@ -58,10 +63,17 @@ def test_a_write_to_the_rest_of_a_page_is_noticed(guard: str, offset: int) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guard", ["end", "start"])
-def test_kernels_stay_within_their_arrays(guard: str) -> None:
-    done = run(*COMPARED, GUARD=guard, EVERY="37")
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_kernels_stay_within_their_arrays(tmp_path: Path, variant: Variant, guard: str) -> None:
+    """Those of each of the package's libraries that this CPU runs."""
+    packaged, best = Path(FOLDER, variant_name(variant)), choose_variant()
+    if not packaged.exists() or best is None or VARIANTS.index(variant) < VARIANTS.index(best):
+        pytest.skip(f"the package has no library for {variant.name}, or the CPU does not run it")
+    path = store_library(packaged.read_bytes(), tmp_path / "cache")
+    done = run(*COMPARED, GUARD=guard, EVERY="37", GRADCORE_TEST_LIBRARY=str(path.parent))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     assert " passed" in done.stdout
+    assert f"kernels of {path}\n" in done.stdout
 
 
 @pytest.fixture
