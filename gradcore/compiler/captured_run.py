@@ -82,6 +82,8 @@ class RecordedRun:
             args, named = self.numbers.take_arguments(args, named, varying)
             with watch.on():
                 result = function(*args, **named)
+                if self.recorder.error is not None:
+                    raise self.recorder.error
                 if self.recorder.is_first:
                     self.script.refuse(Code.STATE, "the function has not been observed")
                 with watch.forbid_effects(self.script.refuse):

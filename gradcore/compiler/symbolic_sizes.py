@@ -28,15 +28,7 @@ from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.host_calls import runs_user_code
 from gradcore.compiler.capture.reasons import Code, Reason
 from gradcore.compiler.capture.recorder import OF_METADATA, Recorder
-from gradcore.compiler.capture.sizes import (
-    RECORDED,
-    ConstantsWithSizes,
-    SizeEscapes,
-    SymbolicNumber,
-    Symbols,
-    express,
-    number_at,
-)  # fmt: skip
+from gradcore.compiler.capture.sizes import RECORDED, Cache, SizeEscapes, SymbolicNumber, Symbols, express, number_at
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.passes import optimize
@@ -159,7 +151,7 @@ class SymbolicRecorder(Recorder):
         # The draws of this capture are not those of the call, which has made them.
         with use_state(default_generator._state.copy()), super().on(hosts):
             constants = operands._constants
-            operands._constants = ConstantsWithSizes(constants)
+            operands._constants = Cache(constants)
             try:
                 yield
             finally:

@@ -195,6 +195,21 @@ def test_what_cannot_be_a_whole_has_its_effects_once(function: Any, text: str) -
     assert seen == [text]
 
 
+def test_a_function_cannot_catch_the_error_of_fullgraph() -> None:
+    """The result of its handler would be another one than that of eager execution."""
+
+    def step(x: gc.Tensor) -> gc.Tensor:
+        try:
+            return x * x.sum().item()
+        except RuntimeError:
+            return x * 0
+
+    compiled = gc.compile(step, fullgraph=True)
+    for _ in range(4):
+        with pytest.raises(RuntimeError, match="elements of a tensor are read"):
+            compiled(gc.ones(1))
+
+
 def take_step(optimizer: Any) -> None:
     optimizer.step()
 

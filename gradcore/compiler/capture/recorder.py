@@ -137,6 +137,8 @@ class Recorder:
     def __init__(self, fullgraph: bool = False, is_first: bool = False) -> None:
         self.program, self.fullgraph, self.is_first = Program(), fullgraph, is_first
         self.stopped: Reason | None = None
+        #: The error that was raised, which the function may catch.
+        self.error: Unrecordable | None = None
         self.code: types.CodeType | None = None
         self.offset: int | None = None
         self.draws_default = False
@@ -180,7 +182,8 @@ class Recorder:
             self.stopped, self.offset = Reason(code, text, user_line()), running_offset(self.code)
             # The first call may create the state of a scaler, and calls functions of arrays that are not known yet.
             if self.fullgraph and not (self.is_first and (self.within_library or code is Code.KERNEL)):
-                raise Unrecordable(self.stopped)
+                self.error = Unrecordable(self.stopped)
+                raise self.error
 
     def add_input(self, array: AnyArray) -> RecordedArray:
         """Return the stand-in of an array, and make the array an input of the program if it is not yet a value."""

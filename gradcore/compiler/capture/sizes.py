@@ -24,7 +24,7 @@ from gradcore.compiler.program.program import Expression
 from gradcore.core.operators import Form, Method, Operator, define_operators, names_of, symbols_of
 from gradcore.core.tracebacks import is_own
 
-__all__ = ["RECORDED", "ConstantsWithSizes", "SizeEscapes", "SymbolicNumber", "Symbols", "express", "number_at"]
+__all__ = ["RECORDED", "Cache", "SizeEscapes", "SymbolicNumber", "Symbols", "express", "number_at"]
 
 _COMPARISONS = frozenset(symbols_of("comparison").values())
 #: Special methods that need the number itself, and therefore end the capture.
@@ -229,7 +229,7 @@ for _name in _CONVERSIONS:
     setattr(SymbolicNumber, f"__{_name}__", _make_conversion(_name))
 
 
-class ConstantsWithSizes(dict[Any, Any]):
+class Cache(dict[Any, Any]):
     """Cache of constants by number that lets symbolic numbers, which are no keys, pass."""
 
     def get(self, key: Any, default: Any = None) -> Any:
