@@ -91,7 +91,7 @@ def test_every_function_is_there_or_left_out() -> None:
 @pytest.mark.parametrize(
     "expression",
     ["cdist(U, X)", "cdist(X, P[:, :2])", "cdist(X, Y, 'no')", "pdist(U)", "squareform(D[:4])", "squareform(X)",
-     "squareform(M)", "cityblock(X, Y)", "minkowski(U, V, -1)"],
+     "squareform(M)", "cityblock(X, Y)", "minkowski(U, V, -1)", "cdist(X, Y, w=-U)", "pdist(X, 'cosine', w=-U)"],
 )  # fmt: skip
 def test_errors_are_scipys(expression: str) -> None:
     with pytest.raises(ValueError) as theirs:

@@ -156,9 +156,13 @@ def _apply_to_vectors(metric: _Metric, u: Any, v: Any, w: Any = None, **settings
     u, v, w = _vectors(u, v, w)
     if w is not None:
         _check_vectors(w)
-        if bool((w.detach() < 0).any()):
-            raise ValueError("Input weights should be all non-negative")
+        _check_weights(w)
     return metric(u, v, w, **settings)
+
+
+def _check_weights(w: AnyTensor) -> None:
+    if F.holds_anywhere(w.detach() < 0):
+        raise ValueError("Input weights should be all non-negative")
 
 
 def euclidean(u: Any, v: Any, w: Any = None) -> AnyTensor:
@@ -333,6 +337,8 @@ def _metric_of(metric: Any, points: AnyTensor, settings: dict[str, Any]) -> tupl
     w = None if w is None else inexact(to_device_of(w, points))
     if w is not None and tuple(w.shape) != (points.shape[1],):
         raise ValueError(f"Weights must be a vector of {points.shape[1]} numbers, but their shape is {tuple(w.shape)}")
+    if w is not None:
+        _check_weights(w)
     return _METRICS[name], w, settings
 
 
