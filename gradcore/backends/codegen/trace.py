@@ -123,6 +123,11 @@ class Tracer(Elementwise):
             raise NotFusible("the limits are those of a dtype that is not computed in")
         return super().nan_to_num(x, *numbers)
 
+    def nextafter(self, x: Any, y: Any) -> Any:
+        if self.widens:
+            raise NotFusible("the neighbours are those of a dtype that is not computed in")
+        return super().nextafter(x, y)
+
     def new_zeros(self, x: Any, shape: Any) -> Any:
         raise NotFusible("the formula makes an array of another shape")
 

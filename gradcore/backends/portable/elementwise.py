@@ -28,10 +28,10 @@ RENAMED = {
     "fmax": "fmax", "fmin": "fmin", "fmod": "fmod", "gcd": "gcd", "ge": "greater_equal", "gt": "greater",
     "heaviside": "heaviside", "hypot": "hypot", "imag": "imag", "isfinite": "isfinite", "isinf": "isinf",
     "isnan": "isnan", "lcm": "lcm", "ldexp": "ldexp", "le": "less_equal", "log": "log", "log10": "log10",
-    "log1p": "log1p", "log2": "log2", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
+    "log2": "log2", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
     "logical_and": "logical_and", "logical_not": "logical_not", "logical_or": "logical_or",
     "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum", "minimum": "minimum", "mul": "multiply",
-    "ne": "not_equal", "neg": "negative", "nextafter": "nextafter", "positive": "positive", "pow": "power",
+    "ne": "not_equal", "neg": "negative", "positive": "positive", "pow": "power",
     "rad2deg": "rad2deg", "real": "real", "reciprocal": "reciprocal", "remainder": "remainder", "round": "rint",
     "sign": "sign", "signbit": "signbit", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt", "square": "square",
     "sub": "subtract", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
@@ -266,6 +266,20 @@ class Elementwise:
             return self.xp.ldexp(x, exponent)
         return x * self.xp.exp2(exponent)
 
+    def nextafter(self, x: Any, y: Any) -> Array:
+        """Return the neighbour of `x` towards `y`; numbers of 16 bits are moved as the integers that their bits are."""
+        dtype = (x if hasattr(x, "dtype") else y).dtype
+        if dtype.itemsize > 2:
+            return self.xp.nextafter(x, y)
+        x, y = (v if hasattr(v, "dtype") else self.xp.asarray(v, "float32").astype(dtype) for v in (x, y))
+        start, goal = x.astype("float32"), y.astype("float32")
+        bits, bits_of_goal = x.view("uint16"), y.view("uint16")
+        away_from_zero = (goal > start) == (start > 0)
+        moved = bits + self.xp.where(away_from_zero, 1, 0xFFFF).astype("uint16")
+        moved = self.xp.where(start == 0, bits_of_goal & 0x8000 | 1, moved)
+        moved = self.xp.where((start == goal) | (goal != goal), bits_of_goal, moved)
+        return self.xp.where(start != start, bits, moved).astype("uint16").view(dtype)
+
     def frexp(self, x: Array) -> tuple[Array, Array]:
         if x.dtype.kind != "f":
             raise RuntimeError("torch.frexp() only supports floating-point dtypes")
@@ -273,6 +287,17 @@ class Elementwise:
         return mantissa, exponent.astype("int32")
 
     # -- exponentials and logarithms -------------------------------------------------------------------------
+
+    def log1p(self, x: Array) -> Array:
+        """Compute ``log(1 + x)``, of complex numbers without the rounding error of the sum where `x` is small."""
+        if x.dtype.kind != "c":
+            return self.xp.log1p(x)
+        real, imag = x.real, x.imag
+        size = self.xp.hypot(1 + real, imag)
+        is_near = self.xp.hypot(real, imag) < 0.5
+        near = self.xp.where(is_near, real * (2 + real) + imag * imag, 0)
+        modulus = self.xp.where(is_near, self.xp.log1p(near) / 2, self.xp.log(self.xp.where(is_near, 1, size)))
+        return self.complex(modulus, self.xp.arctan2(imag, 1 + real))
 
     def sigmoid(self, x: Array) -> Array:
         """Compute ``1 / (1 + exp(-x))``. Where exp overflows, the quotient is 0, as it should be."""

@@ -166,6 +166,7 @@ def copysign(self, other):
     self=lambda F, t, self, other: F.where(self != other, t, 0),
     other=lambda F, t: F.zeros_like(t),
     promotion="default -bool -integer -complex",
+    computes_half_in_float=False,
     accepts_scalars=("self", "other"),
 )
 def nextafter(self, other):
