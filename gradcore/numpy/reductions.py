@@ -372,13 +372,13 @@ def cov(
 def _weights(name: str, values: ArrayLike, x: Tensor) -> AnyTensor:
     """Convert the weights of the observations, the columns of `x`, to a tensor of floating-point numbers."""
     weights = inexact(tensor_of(values))
-    if name == "fweights" and not bool(F.all(weights == F.round(weights))):
+    if name == "fweights" and F.holds_anywhere(weights != F.round(weights)):
         raise TypeError("fweights must be integer")
     if weights.ndim > 1:
         raise RuntimeError(f"cannot handle multidimensional {name}")
     if tuple(weights.shape) != (x.shape[1],):
         raise RuntimeError(f"incompatible numbers of samples and {name}")
-    if bool(F.any(weights < 0)):
+    if F.holds_anywhere(weights < 0):
         raise ValueError(f"{name} cannot be negative")
     return weights
 

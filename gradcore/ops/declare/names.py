@@ -20,7 +20,9 @@ is_floating_point polar real real_part resolve_conj resolve_neg view_as_complex 
 cbrt exp exp2 expm1 float_power frexp ldexp log log10 log1p log2 logaddexp logaddexp2 logit pow pow_number pow_tensor
 rpow rsqrt sigmoid sqrt square
 """,
-    "elementwise.fill": "copy drawn fill fill_number fill_number_ fill_tensor fill_tensor_ zero",
+    "elementwise.fill": """
+copy copy_from drawn fill fill_number fill_number_ fill_tensor fill_tensor_ zero
+""",
     "elementwise.logical": """
 bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor logical_and logical_not logical_or
 logical_xor
