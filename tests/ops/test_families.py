@@ -60,7 +60,7 @@ def state(op):
     formulas = [sorted(map(str, table)) for table in (op.vjps, op.differentials, op.jvps)]
     return formulas, op.kernel in Backend.bodies, op.kernel in Backend.elementwise, op.kernel in Backend.slow
 def look_up(seed):
-    names = [name for name in MODULES if not name.endswith(("_scaled", "_rounded"))]  # kernels are no operations
+    names = [name for name in MODULES if not name.endswith(("_scaled", "_rounded", "_from"))]  # kernels are no operations
     random.Random(seed).shuffle(names)
     ready.wait()
     try:
