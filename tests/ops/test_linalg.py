@@ -104,6 +104,20 @@ def test_the_exponential_is_that_of_the_eigenvalues() -> None:
     np.testing.assert_allclose(linalg.matrix_exp(hermitian(A)).numpy(), expected.numpy(), rtol=1e-9)
 
 
+def test_exponentials_of_matrices_with_large_blocks() -> None:
+    """Blocks that commute with each other: exp([[A, s A], [0, A]]) is [[exp(A), s A exp(A)], [0, exp(A)]]."""
+    A, zeros, sizes = gc.tensor(matrix(3, 3)) * 3, gc.zeros(3, 3, dtype=gc.float64), (0.0, 1.0, 1e6, 1e14)
+    e = linalg.matrix_exp(A)
+    blocks = gc.stack([gc.cat([gc.cat([A, s * A], 1), gc.cat([zeros, A], 1)]) for s in sizes])
+    for s, result in zip(sizes, linalg.matrix_exp(blocks), strict=True):
+        for found, expected in ((result[:3, :3], e), (result[3:, 3:], e), (result[:3, 3:], s * A @ e)):
+            scale = expected.abs().max().item() + 1e-300
+            np.testing.assert_allclose(found.numpy() / scale, expected.numpy() / scale, rtol=0, atol=1e-13)
+    x = A.clone().requires_grad_()
+    plain, scaled = (gc.autograd.grad((linalg.matrix_exp(x) * s).sum(), x)[0].numpy() for s in (1.0, 1e14))
+    np.testing.assert_allclose(scaled / 1e14, plain, rtol=1e-12, atol=1e-13 * abs(plain).max())
+
+
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 7, -1, -2])
 def test_powers(n: int) -> None:
     A = gc.tensor(regular(3))

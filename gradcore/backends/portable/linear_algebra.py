@@ -34,6 +34,15 @@ _FAILURES = {
 #: Coefficients of the Padé approximant of the exponential of degree 13, and the norm up to which it is exact.
 _PADE = [math.comb(13, k) * math.factorial(26 - k) // math.factorial(13) for k in range(14)]
 _PADE_LIMIT = 5.37
+#: The same for roots of the norms of powers, and the first coefficient of the approximant's relative backward error.
+_PADE_LIMIT_OF_POWERS, _PADE_ERROR = 4.25, 1 / 1.1325077560602111e35
+#: Factors of two whose square does not overflow.
+_MOST_DOUBLINGS = 500
+
+
+def _largest_column(x: Array) -> Array:
+    """Return the norm of order 1 of matrices, with both dims kept."""
+    return abs(x).sum(axis=-2).max(axis=-1)[..., None, None]
 
 
 def _info(a: Array) -> Result:
@@ -381,11 +390,16 @@ class LinearAlgebra:
     @leading(2)
     @shaped(lambda a: a)
     def matrix_exponential(self, a: Array) -> Array:
-        """Return the exponential of matrices, by scaling and squaring and a Padé approximant of degree 13."""
+        """Return the exponential of matrices, by scaling and squaring and a Padé approximant of degree 13.
+
+        Squarings lose digits where they are more than the powers of a matrix need, as for triangular matrices and
+        those of derivatives. So the powers choose their number: Al-Mohy and Higham, "A new scaling and squaring
+        algorithm for the matrix exponential", SIAM J. Matrix Anal. Appl. 31 (2009).
+        """
         if not a.size:
             return a.copy()
         x = a.astype("complex128" if a.dtype.kind == "c" else "float64")
-        size = abs(x).sum(axis=-2).max(axis=-1)[..., None, None]
+        size = _largest_column(x)
         size = self.xp.where(self.xp.isfinite(size), size, 0)
         halvings = self.xp.ceil(self.xp.log2(self.xp.maximum(size / _PADE_LIMIT, 1)))
         x = x * self.xp.exp2(-halvings)
@@ -394,13 +408,36 @@ class LinearAlgebra:
         x2 = x @ x
         x4 = x2 @ x2
         x6 = x4 @ x2
+        most = int(halvings.max())
+        if most:
+            needed = self._needed_squarings(x, x4, x6, halvings)
+            grow = self.xp.exp2(halvings - needed)
+            square = grow * grow
+            x, x2, x4, x6, halvings = x * grow, x2 * square, x4 * square * square, x6 * square * square * square, needed
+            most = int(halvings.max())
         odd = x6 @ (c[13] * x6 + c[11] * x4 + c[9] * x2) + c[7] * x6 + c[5] * x4 + c[3] * x2 + c[1] * eye
         even = x6 @ (c[12] * x6 + c[10] * x4 + c[8] * x2) + c[6] * x6 + c[4] * x4 + c[2] * x2 + c[0] * eye
         odd = x @ odd
         result = self.xp.linalg.solve(even - odd, even + odd)
-        for i in range(int(halvings.max())):
+        for i in range(most):
             result = self.xp.where(i < halvings, result @ result, result)
         return result.astype(a.dtype)
+
+    def _needed_squarings(self, x: Array, x4: Array, x6: Array, halvings: Array) -> Array:
+        """Return by how many halvings the powers of a matrix are small enough, given those of the halved matrix `x`."""
+        d4, d6, d8 = (_largest_column(power) ** (1 / n) for power, n in ((x4, 4), (x6, 6), (x4 @ x4, 8)))
+        least, highest = self.xp.minimum, self.xp.maximum
+        growth = least(highest(d4, d6), highest(d6, d8))
+        needed = halvings + self.xp.ceil(self.xp.log2(highest(growth / _PADE_LIMIT_OF_POWERS, 1e-300)))
+        needed = least(highest(needed, highest(halvings - _MOST_DOUBLINGS, 0)), halvings)
+        # The error of the approximant is bounded by the 27th power of the absolute values.
+        size = abs(x)
+        third, sums = size @ size @ size, self.xp.ones((1, x.shape[-1]))
+        for _ in range(9):
+            sums = sums @ third
+        error = _largest_column(sums) / highest(_largest_column(x), 1e-300) * _PADE_ERROR
+        more = self.xp.ceil(self.xp.log2(highest(error * 2.0**53, 1e-300)) / 26 + halvings - needed)
+        return least(needed + highest(more, 0), halvings)
 
     # -- norms ----------------------------------------------------------------------------------------------------
 
