@@ -28,7 +28,7 @@ RENAMED = {
     "fmax": "fmax", "fmin": "fmin", "fmod": "fmod", "gcd": "gcd", "ge": "greater_equal", "gt": "greater",
     "heaviside": "heaviside", "hypot": "hypot", "imag": "imag", "isfinite": "isfinite", "isinf": "isinf",
     "isnan": "isnan", "lcm": "lcm", "ldexp": "ldexp", "le": "less_equal", "log": "log", "log10": "log10",
-    "log2": "log2", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
+    "log1p": "log1p", "log2": "log2", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
     "logical_and": "logical_and", "logical_not": "logical_not", "logical_or": "logical_or",
     "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum", "minimum": "minimum", "mul": "multiply",
     "ne": "not_equal", "neg": "negative", "positive": "positive", "pow": "power",
@@ -287,17 +287,6 @@ class Elementwise:
         return mantissa, exponent.astype("int32")
 
     # -- exponentials and logarithms -------------------------------------------------------------------------
-
-    def log1p(self, x: Array) -> Array:
-        """Compute ``log(1 + x)``, of complex numbers without the rounding error of the sum where `x` is small."""
-        if x.dtype.kind != "c":
-            return self.xp.log1p(x)
-        real, imag = x.real, x.imag
-        size = self.xp.hypot(1 + real, imag)
-        is_near = self.xp.hypot(real, imag) < 0.5
-        near = self.xp.where(is_near, real * (2 + real) + imag * imag, 0)
-        modulus = self.xp.where(is_near, self.xp.log1p(near) / 2, self.xp.log(self.xp.where(is_near, 1, size)))
-        return self.complex(modulus, self.xp.arctan2(imag, 1 + real))
 
     def sigmoid(self, x: Array) -> Array:
         """Compute ``1 / (1 + exp(-x))``. Where exp overflows, the quotient is 0, as it should be."""
