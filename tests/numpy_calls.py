@@ -386,6 +386,7 @@ digitize: Z, np.array([4, 3, 1]); Z, np.array([4, 3, 1]), True; Z, np.array([1, 
 einsum: "ij->j", J
 equal: U, -1; 300, U; U, 2**70
 gradient: V, 0.0; H[0], 0.5; E[0], W
+full: (2,), [1, 1000], dtype=np.int8; (2,), 1.5, dtype=np.int8
 greater: U, -1; -1, U; I, 2**70; U, 300
 histogram: A, weights=I; A, weights=J; A, weights=M
 histogramdd: [[1, 2, 3], [4, 5, 6]], 2; [V, V[::-1]], (4, 3), [[0, 2], [0, 3]]; V, 3; [1.0, 2.0], 2
@@ -416,6 +417,8 @@ vdot: J, J; U, U; M, M
 REFUSED_CALLS = """
 add: A, B, axis=0; A, B, keepdims=True
 argmax: A, 0, I[0, :3]; A, 0, I
+array: [1, 1000], dtype=np.int8
+asarray: 1000, dtype=np.int8; [1.5, 1e6], dtype=np.int8
 argpartition: V, 1.5; V, 9
 array_split: V, [1, 1.5]
 bincount: X; X, X
@@ -427,8 +430,8 @@ cov: D; A, aweights=W[:1]; A, fweights=D[:, :, 0]; A, fweights=W; A, fweights=[-
 delete: V, True; V, np.array([True, False])
 ediff1d: I, to_end=1.5; J, to_begin=np.array([1.0])
 exp: A, axis=-1
-full: (1.5, 3), 1.0
-full_like: J, 1000
+full: (1.5, 3), 1.0; (2,), 1000, dtype=np.int8; (2,), -1, dtype=np.uint8
+full_like: J, 1000; U, -1
 gradient: V, W; A, X
 histogram: A, weights=V
 inner: A, B[:, :1]; V, W[:1]

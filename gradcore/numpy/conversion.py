@@ -54,14 +54,15 @@ def tensor_of(x: Any, dtype: Any = None) -> AnyTensor:
 
     Tensors in sequences are stacked, so that they keep their history.
     """
+    wanted = None if dtype is None else dtype_of(dtype)
     if not isinstance(x, Tensor):
         if isinstance(x, (list, tuple)) and holds_tensors(x):
             x = F.stack(list(promote(*x, broadcast=False)))
         elif hasattr(x, "__cuda_array_interface__"):
             x = F.as_tensor(x)
         else:
-            x = _from_host(x)
-    return x if dtype is None else cast(x, dtype_of(dtype))
+            x = _from_host(x, wanted)
+    return cast(x, wanted)
 
 
 def holds_tensors(x: Any) -> bool:
@@ -69,11 +70,16 @@ def holds_tensors(x: Any) -> bool:
     return any(isinstance(each, Tensor) or (isinstance(each, (list, tuple)) and holds_tensors(each)) for each in x)
 
 
-def _from_host(x: Any) -> AnyTensor:
-    """Convert `x` to a tensor: an array shares its memory, and other values are copied to the default device."""
+def _from_host(x: Any, dtype: dtypes.dtype | None) -> AnyTensor:
+    """Convert `x` to a tensor: an array shares its memory, and other values are copied to the default device.
+
+    Python numbers must fit into `dtype` if that is one of integers; NumPy raises an error for others.
+    """
     array = np.asarray(x)
     if array.dtype.kind in _NO_NUMBERS:
         raise TypeError(f"tensors hold numbers, not {_NO_NUMBERS[array.dtype.kind]}")
+    if dtype is not None and dtype.category == dtypes.INTEGER and not hasattr(x, "dtype"):
+        array = np.asarray(x, dtype.numpy)
     if array is x:
         return F.as_tensor(array)
     return F.tensor(array, device=resolve(None))

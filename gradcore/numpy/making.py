@@ -13,7 +13,6 @@ from gradcore.backends.registry import resolve
 from gradcore.core import dtypes
 from gradcore.core.typing import ArrayLike, DeviceLike, DTypeLike, Function, ShapeLike
 from gradcore.numpy.conversion import cast, common, dtype_of, numpy_dtype, promote, rename, sizes, tensor_of
-from gradcore.ops.declare.checks import check_fits
 from gradcore.tensor import Tensor
 
 __all__ = [
@@ -113,8 +112,9 @@ def full(
     device: DeviceLike = None,
     like: Any = None,
 ) -> Tensor:
-    value = asarray(fill_value, dtype, device=device)
-    return F.clone(F.broadcast_to(value, sizes(shape)))
+    is_number = isinstance(fill_value, (int, float, complex))
+    value = asarray(fill_value, dtype if is_number else None, device=device)  # elements of sequences wrap around
+    return F.clone(F.broadcast_to(cast(value, dtype_of(dtype)), sizes(shape)))
 
 
 def _constant(name: str) -> Function:
@@ -181,9 +181,7 @@ def full_like(
     device: DeviceLike = None,
 ) -> Tensor:
     shape, dtype, device = _like(tensor_of(a), dtype, shape, device)
-    if fill_value.__class__ is int:
-        fill_value = check_fits(fill_value, dtype)
-    return F.clone(F.broadcast_to(F.to(cast(tensor_of(fill_value), dtype), device), shape))
+    return full(shape, fill_value, dtype, device=device)
 
 
 def eye(

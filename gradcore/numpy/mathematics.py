@@ -106,8 +106,8 @@ def clip(
         low = None if low.__class__ is int and low <= limits.min else low
         high = None if high.__class__ is int and high >= limits.max else high
         for bound in (low, high):
-            if bound.__class__ is int and not limits.min <= bound <= limits.max:
-                raise OverflowError(f"Python integer {bound} out of bounds for {x._dtype.name}")
+            if bound.__class__ is int:
+                np.asarray(bound, x._dtype.numpy)  # OverflowError for those that do not fit
     if low is None and high is None:
         return write_out(F.clone(x), out)
     bounds = [b for b in (low, high) if b is not None]

@@ -65,7 +65,7 @@ def ravel(a: ArrayLike, order: str = "C") -> Tensor:
 
 
 def _axes_in_memory(strides: Sequence[int]) -> tuple[int, ...]:
-    """Return the axes from the largest stride to the smallest; repeated axes stay where iterators leave them."""
+    """Return the axes in the order of memory, outermost first; axes of stride 0 stay where NumPy's iterators do."""
     axes: list[int] = []  # from the smallest stride on
     for axis in reversed(range(len(strides))):
         place = len(axes)

@@ -82,7 +82,7 @@ def _check_exponent(y: Any) -> None:
         raise ValueError("Integers to negative integer powers are not allowed.")
 
 
-def _widen(values: tuple[int | Tensor, ...], integers: Tensor) -> list[AnyTensor]:
+def _widen_operands(values: tuple[int | Tensor, ...], integers: Tensor) -> list[AnyTensor]:
     """Return integers and a Python integer in a dtype that holds both, where an operation would wrap it around."""
     (number,) = (x for x in values if not isinstance(x, Tensor))
     dtype = dtypes.int64 if integers._dtype is dtypes.bool_ else integers._dtype
@@ -231,7 +231,7 @@ class Ufunc:
                 _check_exponent(values[1])
             like = next(x for x in values if isinstance(x, Tensor))
             if compares_integers:
-                return compute(*_widen(values, like))
+                return compute(*_widen_operands(values, like))
             operands = [
                 cast(x, input_dtype)
                 if isinstance(x, Tensor)

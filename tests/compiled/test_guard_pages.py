@@ -65,7 +65,7 @@ def test_a_write_to_the_rest_of_a_page_is_noticed(guard: str, offset: int) -> No
 @pytest.mark.parametrize("guard", ["end", "start"])
 @pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
 def test_kernels_stay_within_their_arrays(tmp_path: Path, variant: Variant, guard: str) -> None:
-    """Those of each of the package's libraries that this CPU runs."""
+    """Run the tests of kernels beside protected pages, with each of the package's libraries that this CPU runs."""
     packaged, best = Path(FOLDER, variant_name(variant)), choose_variant()
     if not packaged.exists() or best is None or VARIANTS.index(variant) < VARIANTS.index(best):
         pytest.skip(f"the package has no library for {variant.name}, or the CPU does not run it")

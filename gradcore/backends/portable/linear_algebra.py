@@ -424,7 +424,10 @@ class LinearAlgebra:
         return result.astype(a.dtype)
 
     def _needed_squarings(self, x: Array, x4: Array, x6: Array, halvings: Array) -> Array:
-        """Return by how many halvings the powers of a matrix are small enough, given those of the halved matrix `x`."""
+        """Return how often to halve each matrix, at most as often as `halvings`, so that its powers are small enough.
+
+        `x` is the matrix after `halvings`, and `x4` and `x6` are powers of `x`.
+        """
         d4, d6, d8 = (_largest_column(power) ** (1 / n) for power, n in ((x4, 4), (x6, 6), (x4 @ x4, 8)))
         least, highest = self.xp.minimum, self.xp.maximum
         growth = least(highest(d4, d6), highest(d6, d8))

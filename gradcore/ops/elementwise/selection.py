@@ -64,26 +64,21 @@ def where(F, condition, self=None, other=None):
     return F.select_where(_as_bools(F, condition), self, other)
 
 
-#: Floating-point dtypes to which `where` converts only numbers that fit, and the dtypes of integers. PyTorch rounds
-#: larger numbers to infinities of 16 bits.
+#: Floating-point dtypes to which `where` converts only numbers that fit; PyTorch makes larger halves infinite.
 _CHECKED = frozenset([dtypes.float32, dtypes.complex64, dtypes.float64, dtypes.complex128])
-_INTEGERS = frozenset(
-    [dtypes.uint8, dtypes.int8, dtypes.int16, dtypes.int32, dtypes.int64, dtypes.uint16, dtypes.uint32, dtypes.uint64]
-)
 
 
 def _check_choice(value, other):
     """Raise an error if `value` is a number that does not fit into the dtype of the result, or an int above 64 bits."""
     if value.__class__ not in (int, float, complex):
         return
+    dtype = getattr(other, "dtype", None)
     if value.__class__ is int and not -(2**63) <= value < 2**63:
         if not -(2**63) <= value < 2**64:
             raise OverflowError("int too big to convert")
-        dtype = getattr(other, "dtype", None) or dtypes.scalar_dtype(other.__class__)
-        if not dtype.is_differentiable:
+        if not (dtype or dtypes.scalar_dtype(other.__class__)).is_differentiable:
             check_fits(value, dtypes.int64)
-    dtype = getattr(other, "dtype", None)
-    if dtype in _CHECKED or (value.__class__ is int and dtype in _INTEGERS):
+    if dtype is not None and (dtype in _CHECKED or (value.__class__ is int and dtype.category == dtypes.INTEGER)):
         check_fits(value, dtype.to_complex() if value.__class__ is complex else dtype)
 
 
