@@ -193,6 +193,24 @@ def test_neighbours_of_numbers_of_16_bits(dtype: Any) -> None:
     assert gc.nextafter(gc.tensor([nan], dtype=dtype), x[:2]).isnan().all()
 
 
+@pytest.mark.parametrize("function", [gc.log1p, gc.compile(lambda z: gc.log1p(z * 1))])
+def test_logarithms_of_complex_numbers_next_to_one(function: Any) -> None:
+    z = np.array(
+        [1e-6 + 1e-3j, 1e-4j, 1e-8 + 1e-8j, 1e-30, -1e-3 + 1e-3j, -0.5 + 0.5j, -2 + 1e-3j, 3 + 4j, 1e20 + 1e20j]
+    )
+    exact = [math.log1p(v.real * (2 + v.real) + v.imag**2) / 2 if abs(v) < 1e10 else math.log(abs(v)) for v in z]
+    for dtype, tolerance in ((gc.complex64, 2e-7), (gc.complex128, 4e-16)):
+        for _ in range(2):
+            np.testing.assert_allclose(function(gc.tensor(z, dtype=dtype)).real.numpy(), exact, rtol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16, gc.float32, gc.float64])
+def test_log_gamma_of_infinities(dtype: Any) -> None:
+    for function in (gc.lgamma, gc.compile(lambda x: gc.lgamma(x * 1))):
+        for _ in range(2):
+            assert function(gc.tensor([inf, -inf, 1.0], dtype=dtype)).tolist() == [inf, inf, 0.0]
+
+
 def test_second_derivatives_through_conversions() -> None:
     """A real operand of a complex operation has real gradients, in second derivatives too."""
     x = gc.tensor([3.0], dtype=gc.float64, requires_grad=True)

@@ -36,7 +36,7 @@ _OF_REALS = {
 #: Functions of complex numbers in `complex.cuh`, for those of CuPy that differ from NumPy's in a part of the range.
 OF_COMPLEX = {
     "arccosh": "inverse_hyperbolic_cosine", "divide": "quotient", "exp2": "exp_base_two", "expm1": "exp_minus_one",
-    "log": "logarithm", "log10": "logarithm_base_ten", "log1p": "log_one_plus", "log2": "logarithm_base_two",
+    "log": "logarithm", "log10": "logarithm_base_ten", "log2": "logarithm_base_two",
     "power": "power", "reciprocal": "inverse", "tan": "tangent", "tanh": "hyperbolic_tangent",
 }  # fmt: skip
 

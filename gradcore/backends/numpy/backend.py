@@ -39,6 +39,8 @@ __all__ = ["NumpyBackend"]
 
 #: Kernels of several steps that are not the body of an operation.
 _SEVERAL_STEPS = {name: getattr(Elementwise, name) for name in ("logaddexp", "logaddexp2", "sigmoid")}
+#: Methods that spend their time in one slow function of NumPy or SciPy.
+_SLOW_METHODS = {"lgamma", "log1p"}
 
 
 class NumpyBackend(
@@ -95,7 +97,7 @@ class NumpyBackend(
         """
         plain = super().kernel_of(name)
         formula = _SEVERAL_STEPS.get(name) or getattr(plain, "func", None)  # of a body, without this backend
-        if name in self.slow and isinstance(plain, np.ufunc) and self._tiles:
+        if name in self.slow and (isinstance(plain, np.ufunc) or name in _SLOW_METHODS) and self._tiles:
             return in_threads(plain)
         if name not in self.elementwise or formula is None or not self._tiles:
             return plain

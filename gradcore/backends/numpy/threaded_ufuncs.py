@@ -16,7 +16,8 @@ _WORTH_A_THREAD, _PART = 1 << 18, 1 << 19
 
 
 def in_threads(function: Any) -> Callable[..., Any]:
-    """Wrap a universal function of one array so that threads share large arrays."""
+    """Wrap a function of one array so that threads share large arrays. Universal functions also write into arrays."""
+    is_universal = hasattr(function, "nout")
 
     def kernel(x: Any, out: Any = None) -> Any:
         number = min(threads.available(), x.size // _WORTH_A_THREAD)
@@ -29,12 +30,16 @@ def in_threads(function: Any) -> Callable[..., Any]:
         def run_numbers(numbers: Iterator[int]) -> None:
             for i in numbers:
                 part = slice(x.size * i // count, x.size * (i + 1) // count)
-                function(source[part], target[part])
+                if is_universal:
+                    function(source[part], target[part])
+                else:
+                    target[part] = function(source[part])
 
         threads.share(run_numbers, count, number)
         return result
 
-    kernel.nout = function.nout  # type: ignore[attr-defined]
+    if is_universal:
+        kernel.nout = function.nout  # type: ignore[attr-defined]
     return kernel
 
 

@@ -41,7 +41,7 @@ RENAMED = {
 SPECIAL = {
     "bessel_j0": "j0", "bessel_j1": "j1", "bessel_y0": "y0", "bessel_y1": "y1", "digamma": "digamma",
     "erf": "erf", "erfc": "erfc", "erfcx": "erfcx", "erfinv": "erfinv", "i0": "i0", "i0e": "i0e", "i1": "i1",
-    "i1e": "i1e", "igamma": "gammainc", "igammac": "gammaincc", "lgamma": "gammaln", "log_ndtr": "log_ndtr",
+    "i1e": "i1e", "igamma": "gammainc", "igammac": "gammaincc", "log_ndtr": "log_ndtr",
     "modified_bessel_k0": "k0", "modified_bessel_k1": "k1", "ndtri": "ndtri",
     "scaled_modified_bessel_k0": "k0e", "scaled_modified_bessel_k1": "k1e", "xlog1py": "xlog1py",
     "xlogy": "xlogy", "zeta": "zeta",
@@ -288,6 +288,16 @@ class Elementwise:
 
     # -- exponentials and logarithms -------------------------------------------------------------------------
 
+    def log1p(self, x: Array) -> Array:
+        """Compute ``log(1 + x)``, of complex numbers without the rounding error of the sum where `x` is small."""
+        if x.dtype.kind != "c":
+            return self.xp.log1p(x)
+        real, imag = x.real, x.imag
+        is_near = self.xp.hypot(real, imag) < 0.5
+        near = self.xp.where(is_near, real * (2 + real) + imag * imag, 0)
+        far = self.xp.log(self.complex(self.xp.where(is_near, 1, 1 + real), imag)).real
+        return self.complex(self.xp.where(is_near, self.xp.log1p(near) / 2, far), self.xp.arctan2(imag, 1 + real))
+
     def sigmoid(self, x: Array) -> Array:
         """Compute ``1 / (1 + exp(-x))``. Where exp overflows, the quotient is 0, as it should be."""
         if not x.ndim:
@@ -313,6 +323,10 @@ class Elementwise:
         return self.xp.fmin(abs(x - y), 1e30)
 
     # -- special functions -----------------------------------------------------------------------------------
+
+    def lgamma(self, x: Array) -> Array:
+        """Return the logarithm of the absolute gamma function: infinity at -inf, where SciPy's function is -inf."""
+        return self.where(x == -math.inf, math.inf, self.special_function("gammaln")(x))
 
     def airy_ai(self, x: Array) -> Array:
         return self.special.airy(x)[0]

@@ -141,12 +141,6 @@ GRADCORE_FUNCTION complex<T> inverse_hyperbolic_cosine(complex<T> x) {
     return x.real() == 0 && is_nan(x.imag()) ? complex<T>(x.imag(), T(1.57079632679489661923)) : acosh(x);
 }
 
-// Return log(1 + x), with the modulus by hypot, which does not overflow.
-template <class T>
-GRADCORE_FUNCTION complex<T> log_one_plus(complex<T> x) {
-    return complex<T>(log(hypot(x.real() + 1, x.imag())), atan2(x.imag(), x.real() + 1));
-}
-
 template <class T>
 GRADCORE_FUNCTION complex<T> exp_minus_one(complex<T> x) {
     const T half = sin(x.imag() / 2);
