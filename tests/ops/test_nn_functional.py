@@ -539,3 +539,37 @@ def test_norms_of_no_elements_have_gradients(call: Any, shape: tuple[int, ...]) 
     gc.autograd.grad(sum(grad.sum() for grad in grads[:2]), (x, weight), allow_unused=True)
     assert (running[0] == 0).all()
     assert (running[1] == 1).all()
+
+
+def _large_norm(name: str, x: Any) -> Any:
+    weight = gc.tensor([0.5, -1.0, 1.5, 0.7], dtype=x.dtype, device=x.device)
+    calls: dict[str, Any] = {
+        "layer": lambda: F.layer_norm(x, (4,), weight), "layer without weight": lambda: F.layer_norm(x, (4,)),
+        "rms": lambda: F.rms_norm(x, (4,), weight), "group": lambda: F.group_norm(x, 2, weight),
+        "batch": lambda: F.batch_norm(x, None, None, weight, training=True),
+        "batch of rows": lambda: F.batch_norm(x[:, :, 0], None, None, weight, training=True),
+        "instance": lambda: F.instance_norm(x),
+    }  # fmt: skip
+    return calls[name]()
+
+
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+@pytest.mark.parametrize(
+    "name", ["layer", "layer without weight", "rms", "group", "batch", "batch of rows", "instance"]
+)
+def test_gradients_of_norms_where_cubes_of_deviations_overflow(name: str, dtype: Any) -> None:
+    """The normalized values do not change with the scale of the input, so gradients are those of small numbers."""
+    size = 1e17 if dtype is gc.float32 else 1e150
+    small = draw(3, 4, 4)
+    t = gc.cos(3 * small)
+    for norm in (_large_norm, gc.compile(_large_norm)):
+        for create_graph in (False, False, True):
+            results = []
+            for x in (small.clone().requires_grad_(), (small * size).to(dtype).requires_grad_()):
+                y = norm(name, x)
+                grad = gc.sin(gc.arange(float(y.numel()), dtype=y.dtype)).reshape(y.shape)
+                results += [*gc.autograd.grad(y, x, grad, create_graph=create_graph)]
+            close(results[1].double() * size, results[0], rtol=1e-3, atol=1e-4)
+    tangents = [gc.func.jvp(lambda x: _large_norm(name, x), (x,), (v.to(x.dtype),))[1]
+                for x, v in ((small, t), ((small * size).to(dtype), t * size))]  # fmt: skip
+    close(tangents[1].double(), tangents[0], rtol=1e-3, atol=1e-4)

@@ -231,7 +231,7 @@ INLINE void layer_norm_rows(const Work& work, i64 row, const T* grad, const T* x
             return Two<decltype(along + along)>{along * (y - middle), along};
         };
         const Two<double> sums = sums_of<T>(width, values, g + r * width, a + r * width, weight);
-        slope[r] = static_cast<T>(sums.first / width) * (s * s * s);
+        slope[r] = static_cast<T>(sums.first / width) * s * s * s;
         shift[r] = static_cast<T>(sums.second / width) * s;
     }
 #pragma omp simd
@@ -307,7 +307,7 @@ void group_norm_backward(const Work& work, i64 start, i64 stop, const T* grad, c
             of_weight[c] = static_cast<T>(sums.first * scale), of_bias[c] = static_cast<T>(sums.second);
             along_x += sums.first * weights[c], along_one += sums.second * weights[c];
         }
-        const T slope = static_cast<T>(along_x / width) * (scale * scale * scale);
+        const T slope = static_cast<T>(along_x / width) * scale * scale * scale;
         const T shift = static_cast<T>(along_one / width) * scale;
         for (i64 c = 0; c < channels; ++c) {
             const T factor = scale * weights[c];
@@ -372,7 +372,7 @@ void batch_norm_columns_backward(const Work& work, i64 start, i64 stop, const T*
         for (i64 i = 0; i < n; ++i) {
             const T r = 1 / sqrt(variance[first + i] + T(work.number)), factor = r * weight[first + i];
             scale[i] = factor;
-            slope[i] = static_cast<T>(product[i] / work.height) * (factor * r * r);
+            slope[i] = static_cast<T>(product[i] / work.height) * r * factor * r;
             shift[i] = static_cast<T>(total[i] / work.height) * factor;
             to_weight[first + i] = static_cast<T>(product[i]) * r, to_bias[first + i] = static_cast<T>(total[i]);
         }
@@ -422,7 +422,7 @@ void batch_norm_images_backward(const Work& work, i64 start, i64 stop, const T* 
         });
         to_weight[channel] = static_cast<T>(product) * r, to_bias[channel] = static_cast<T>(total);
         if (!work.inner) continue;
-        const T slope = static_cast<T>(product / count) * (factor * r * r);
+        const T slope = static_cast<T>(product / count) * r * factor * r;
         const T shift = static_cast<T>(total / count) * factor;
         for_planes(work, channel, [&](i64 place) {
             const T *g = grad + place, *a = x + place;

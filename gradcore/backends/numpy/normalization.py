@@ -79,7 +79,7 @@ class NumpyNormalization(Normalization):
                 to_bias[i] = ones(len(g), x.dtype) @ g
             if out is None:
                 return
-            of_var = (row_sums(p) if scale is None else p @ scale) * (r * r * r)
+            of_var = (row_sums(p) if scale is None else p @ scale) * r * r * r
             of_mean = (row_sums(g) if scale is None else g @ scale) * r
             result = np.multiply(g, r[:, None] if scale is None else scale, out[part])
             if scale is not None:

@@ -202,7 +202,7 @@ class Normalization:
         if not needs[0]:
             return None, to_weight, to_bias
         weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)
-        of_var = _plus(self.matmul(product, weight) * (r * r * r / -2), grad_var) * (2 / max(width, 1))
+        of_var = _plus(self.matmul(product, weight) * r * r * (r / -2), grad_var) * (2 / max(width, 1))
         of_mean = _plus(self.matmul(grad, weight) * -r, grad_mean) / max(width, 1)
         c *= of_var.reshape(rows, 1)
         c += of_mean.reshape(rows, 1)
@@ -229,7 +229,7 @@ class Normalization:
         if not needs[0]:
             return None, to_weight
         weight = xp.ones(width, x.dtype) if weight is None else weight.reshape(width)
-        of_scale = _plus(self.matmul(product, weight), grad_scale) * (r * r * r) / -max(width, 1)
+        of_scale = _plus(self.matmul(product, weight), grad_scale) * r * r * r / -max(width, 1)
         result = xp.multiply(grad, weight, out=product)
         result *= r.reshape(rows, 1)
         result += flat * of_scale.reshape(rows, 1)
@@ -254,7 +254,7 @@ class Normalization:
             weight = weight.reshape(groups, channels)
             total, product, scale = total * weight, product * weight, r * weight
         count = max(channels * points, 1)
-        of_var = product.sum(axis=2, keepdims=True) * (r * r * r / -2)
+        of_var = product.sum(axis=2, keepdims=True) * r * r * (r / -2)
         slope = _plus(of_var, grad_var) * (2 / count)
         shift = _plus(total.sum(axis=2, keepdims=True) * -r, grad_mean) / count
         scale, slope, shift = (each[..., None] for each in (scale, slope, shift))
@@ -273,7 +273,7 @@ class Normalization:
         result = None
         if needs[0]:
             scale, count = r if weight is None else r * weight, max(prod(x.shape) // max(x.shape[1], 1), 1)
-            slope = _plus(product * (scale * r * r / -2), grad_var) * (2 / count)
+            slope = _plus(product * r * scale * (r / -2), grad_var) * (2 / count)
             shift = _plus(-total * scale, grad_mean) / count
             scale, slope, shift = (each.reshape(column) for each in (scale, slope, shift))
             result = _affine(self.xp, grad, scale, c, slope, shift).reshape(x.shape)

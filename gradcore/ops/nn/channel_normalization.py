@@ -66,7 +66,7 @@ def group_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
             weight = F.reshape(weight, (groups, channels, 1))
             total, product, scale = total * weight, product * weight, r * weight
         of_mean = plus(F, F.sum(total, 2, True) * -r, grad_mean)
-        of_var = plus(F, F.sum(product, 2, True) * (r * r * r / -2), grad_var)
+        of_var = plus(F, F.sum(product, 2, True) * r * r * (r / -2), grad_var)
         count = max(channels * points, 1)
         to_self = F.reshape(grad * scale + (c * (of_var * (2 / count)) + of_mean / count), self.shape)
     return to_self, to_weight, to_bias
@@ -202,7 +202,7 @@ def batch_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
     if needs[0]:
         scale = r if weight is None else r * weight
         of_mean = plus(F, -total * scale, grad_mean)
-        of_var = plus(F, product * (scale * r * r / -2), grad_var)
+        of_var = plus(F, product * r * scale * (r / -2), grad_var)
         count = max(batch * points, 1)
         slope, shift = F.reshape(of_var * (2 / count), column), F.reshape(of_mean / count, column)
         to_self = F.reshape(grad * F.reshape(scale, column) + (c * slope + shift), self.shape)

@@ -104,7 +104,7 @@ def layer_norm_backward(F, grad, grad_mean, grad_var, self, weight, mean, var, e
             totals, products = F.matmul(grad, weight), F.matmul(product, weight)
             grad = grad * weight
         of_mean = plus(F, totals * -r, grad_mean)
-        of_var = plus(F, products * (r * r * r / -2), grad_var)
+        of_var = plus(F, products * r * r * (r / -2), grad_var)
         slope, shift = F.reshape(of_var * (2 / count), column), F.reshape(of_mean / count, column)
         to_self = grad * F.reshape(r, column) + (c * slope + shift)
         to_self = F.reshape(to_self, self.shape)
@@ -119,7 +119,7 @@ def input_tangents(
     t_mean = F.mean(t, dims, True)
     t_var = 2 * F.mean(c * t, dims, True)
     r = F.rsqrt(var + eps)
-    return (t - t_mean) * r - c * (t_var * (r * r * r) / 2), t_mean, t_var
+    return (t - t_mean) * r - c * (t_var * r * r * (r / 2)), t_mean, t_var
 
 
 @native_layer_norm.jvp("self")
@@ -244,12 +244,12 @@ def rms_norm_backward(F, grad, grad_scale, self, weight, scale, ndims: int, need
         return None, to_weight
     g = grad if weight is None else grad * F.reshape(weight, (width,))
     of_scale = plus(F, F.sum(g * x, 1, True), grad_scale)
-    return F.reshape(g * r + x * (of_scale * (r * r * r) / -max(width, 1)), self.shape), to_weight
+    return F.reshape(g * r + x * (of_scale * r * r * r / -max(width, 1)), self.shape), to_weight
 
 
 @fused_rms_norm.jvp("self")
 def _(F, t, self, weight, scale, ndims):
-    t_scale = F.mean(self * t, tuple(range(-ndims, 0)), True) * -(scale * scale * scale)
+    t_scale = F.mean(self * t, tuple(range(-ndims, 0)), True) * scale * scale * -scale
     t = t * scale + self * t_scale
     return t if weight is None else t * weight, t_scale
 

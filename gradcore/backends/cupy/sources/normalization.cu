@@ -124,7 +124,7 @@ extern "C" __global__ void normalize_rows_backward(const T* grad, const T* grad_
     });
     total = row_sum(total);
     product = row_sum(product);
-    A of_variance = product * (r * r * r / -2), of_mean = -total * r;
+    A of_variance = product * r * r * (r / -2), of_mean = -total * r;
     if (grad_variances) of_variance += load(grad_variances[number]);
     if (grad_means) of_mean += load(grad_means[number]);
     const A slope = of_variance * 2 / width, shift = of_mean / width;
@@ -216,7 +216,7 @@ extern "C" __global__ void scale_rows_backward(const T* grad, const T* grad_scal
     });
     product = row_sum(product);
     if (grad_scales) product += load(grad_scales[number]);
-    const A slope = product * (r * r * r) / -static_cast<A>(width);
+    const A slope = product * r * r * r / -static_cast<A>(width);
     walk<lanes>(width, packed, [&](Place place, i64 i) {
         auto some = grads.at(place, i);
         const auto values = row.at(place, i);
@@ -411,7 +411,7 @@ extern "C" __global__ void channel_gradients(const A* part_totals, const A* part
     if (threadIdx.x) return;
     const A r = inverse_root(variances[channel] + static_cast<A>(eps));
     const A scale = weight ? r * load(weight[channel]) : r;
-    A slope = product * (scale * r * r / -2), shift = -total * scale;
+    A slope = product * r * scale * (r / -2), shift = -total * scale;
     if (grad_variances) slope += load(grad_variances[channel]);
     if (grad_means) shift += load(grad_means[channel]);
     of_weight[channel] = store<T>(product * r);
