@@ -313,6 +313,60 @@ def test_functions_with_a_rule_of_their_own() -> None:
     equal(grad(lambda c: vmap(Scale.apply, (0, None))(x(), c).sin().sum())(b), ((x() * b).cos() * x()).sum(0))
 
 
+class Select(gc.autograd.Function):
+    """The first element, whose backward calls another function with a rule, and creates a tensor like its gradient."""
+
+    @staticmethod
+    def forward(t: Any) -> Any:
+        return t[0].clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.shape = inputs[0].shape
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        result = g.new_zeros(ctx.shape)
+        result[0] = Identity.apply(g)
+        return result
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, t: Any) -> Any:
+        assert in_dims == (0,)
+        return Select.apply(t.movedim(0, -1)), 0
+
+
+class Identity(Select):
+    @staticmethod
+    def forward(t: Any) -> Any:
+        return t.clone()
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, t: Any) -> Any:
+        assert in_dims == (0,)
+        return Identity.apply(t), 0
+
+
+def test_backward_of_functions_with_a_rule_of_their_own() -> None:
+    # Their backward is outside of the batch, and so are the functions and factories that it calls.
+    expected = gc.zeros_like(x())
+    expected[:, 0] = x()[:, 0].cos()
+    equal(vmap(grad(lambda v: Select.apply(v).sin()))(x()), expected)
+
+
+def test_rules_are_not_called_for_arguments_that_all_samples_share() -> None:
+    class Pair(Cube):
+        @staticmethod
+        def forward(a: Any, b: Any) -> Any:
+            return a.clone(), b * 2
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: Any, output: Any) -> None: ...
+
+    b = gc.arange(3, dtype=gc.float64)
+    equal(vmap(lambda v: v + Identity.apply(Pair.apply(v, b)[1]))(x()), x() + 2 * b)
+
+
 def test_functions_that_say_nothing_of_batches() -> None:
     class Plain(gc.autograd.Function):
         @staticmethod

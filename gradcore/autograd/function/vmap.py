@@ -61,7 +61,8 @@ def batched_call(cls: Any, args: tuple[Any, ...], has_rule: bool) -> Callable[[]
             f"You tried to vmap over {cls.__name__}, but it does not have vmap support. Please override and implement "
             "the vmap staticmethod or set generate_vmap_rule=True."
         )
-    level = max(levels, key=lambda level: level.order)
+    # A level at which all samples share every argument is no batch for the rule.
+    level = max(levels, key=lambda level: (_has_samples(args, level), level.order))
     return lambda: _by_rule(cls, args, level)
 
 
@@ -81,6 +82,8 @@ _CONTAINERS = (tuple, list, dict)
 
 def _by_rule(cls: Any, args: tuple[Any, ...], level: Any) -> Any:
     values, dims = _outside(args, level)
+    if not _has_samples(args, level):
+        return cls.apply(*values)
     result = cls.vmap(VmapInfo(level.size, level.randomness), dims, *values)
     if not isinstance(result, tuple) or len(result) != 2:
         description = f"{len(result)} returns" if isinstance(result, tuple) else f"a {type(result)}"
@@ -130,7 +133,9 @@ def _inside(out: Any, dim: Any, level: Any) -> Any:
 
 
 def _has_samples(a: Any, level: Any) -> bool:
-    """Return whether an argument, or one of its derivatives, may differ between the samples of `level`."""
+    """Return whether a tensor in `a`, or one of its derivatives, may differ between the samples of `level`."""
+    if a.__class__ in _CONTAINERS:
+        return any(_has_samples(value, level) for value in (a.values() if a.__class__ is dict else a))
     if not isinstance(a, Variable) or level not in a._device.levels:
         return False
     varies = a._array.__class__ is BatchedArray and a._array.level is level
