@@ -104,6 +104,13 @@ def test_the_exponential_is_that_of_the_eigenvalues() -> None:
     np.testing.assert_allclose(linalg.matrix_exp(hermitian(A)).numpy(), expected.numpy(), rtol=1e-9)
 
 
+def test_exponentials_of_matrices_whose_powers_are_zero() -> None:
+    sizes = [1e5, 1e16, 1e30, 1e100, 1e300]
+    matrices = gc.tensor([[[0.0, size], [0.0, 0.0]] for size in sizes], dtype=gc.float64)
+    expected = [[[1.0, size], [0.0, 1.0]] for size in sizes]
+    np.testing.assert_allclose(linalg.matrix_exp(matrices).numpy(), expected, rtol=1e-14)
+
+
 def test_exponentials_of_matrices_with_large_blocks() -> None:
     """Blocks that commute with each other: exp([[A, s A], [0, A]]) is [[exp(A), s A exp(A)], [0, exp(A)]]."""
     A, zeros, sizes = gc.tensor(matrix(3, 3)) * 3, gc.zeros(3, 3, dtype=gc.float64), (0.0, 1.0, 1e6, 1e14)

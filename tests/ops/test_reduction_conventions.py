@@ -437,6 +437,14 @@ def test_differences_and_integrals() -> None:
             same(function(y, dx=2.0).tolist(), function(y.float(), dx=2.0).tolist())
 
 
+def test_gradients_of_logcumsumexp_before_an_infinity() -> None:
+    for function in (gc.logcumsumexp, gc.compile(gc.logcumsumexp)):
+        x = leaf([1.0, 2.0, inf, 3.0])
+        (grad,) = gc.autograd.grad(function(x, 0), x, gc.tensor([1.0, 2.0, 3.0, 4.0], dtype=x.dtype))
+        share = 1 / (1 + math.exp(-1))  # of the second element in the second sum
+        np.testing.assert_allclose(grad.numpy(), [1 + 2 * (1 - share), 2 * share, nan, 0])
+
+
 def test_complex_logcumsumexp_of_elements_that_add_nothing() -> None:
     x = gc.tensor([-inf, complex(-inf, inf), 1.0, 2j, complex(inf, 0), complex(inf, 0)], dtype=gc.complex128)
     found = x.logcumsumexp(0)

@@ -31,13 +31,12 @@ _FAILURES = {
     "perform the factorization, consider calling linalg.lu(A, pivot) or linalg.lu_factor_ex(A, pivot)",
 }
 
-#: Coefficients of the Padé approximant of the exponential of degree 13, and the norm up to which it is exact.
-_PADE = [math.comb(13, k) * math.factorial(26 - k) // math.factorial(13) for k in range(14)]
+#: Coefficients of the Padé approximant of the exponential of degree 13, of which the first is about 1, and the norm up
+#: to which it is exact.
+_PADE = [math.comb(13, k) * math.factorial(26 - k) // math.factorial(13) / 2**56 for k in range(14)]
 _PADE_LIMIT = 5.37
 #: The same for roots of the norms of powers, and the first coefficient of the approximant's relative backward error.
 _PADE_LIMIT_OF_POWERS, _PADE_ERROR = 4.25, 1 / 1.1325077560602111e35
-#: Factors of two whose square does not overflow.
-_MOST_DOUBLINGS = 500
 
 
 def _largest_column(x: Array) -> Array:
@@ -412,8 +411,10 @@ class LinearAlgebra:
         if most:
             needed = self._needed_squarings(x, x4, x6, halvings)
             grow = self.xp.exp2(halvings - needed)
-            square = grow * grow
-            x, x2, x4, x6, halvings = x * grow, x2 * square, x4 * square * square, x6 * square * square * square, needed
+            x, halvings = x * grow, needed
+            for power, factors in ((x2, 2), (x4, 4), (x6, 6)):
+                for _ in range(factors):  # One by one, as their product overflows where a power is zero.
+                    power *= grow
             most = int(halvings.max())
         odd = x6 @ (c[13] * x6 + c[11] * x4 + c[9] * x2) + c[7] * x6 + c[5] * x4 + c[3] * x2 + c[1] * eye
         even = x6 @ (c[12] * x6 + c[10] * x4 + c[8] * x2) + c[6] * x6 + c[4] * x4 + c[2] * x2 + c[0] * eye
@@ -432,7 +433,7 @@ class LinearAlgebra:
         least, highest = self.xp.minimum, self.xp.maximum
         growth = least(highest(d4, d6), highest(d6, d8))
         needed = halvings + self.xp.ceil(self.xp.log2(highest(growth / _PADE_LIMIT_OF_POWERS, 1e-300)))
-        needed = least(highest(needed, highest(halvings - _MOST_DOUBLINGS, 0)), halvings)
+        needed = least(highest(needed, 0), halvings)
         # The error of the approximant is bounded by the 27th power of the absolute values.
         size = abs(x)
         third, sums = size @ size @ size, self.xp.ones((1, x.shape[-1]))
@@ -440,7 +441,7 @@ class LinearAlgebra:
             sums = sums @ third
         error = _largest_column(sums) / highest(_largest_column(x), 1e-300) * _PADE_ERROR
         more = self.xp.ceil(self.xp.log2(highest(error * 2.0**53, 1e-300)) / 26 + halvings - needed)
-        return least(needed + highest(more, 0), halvings)
+        return self.xp.where(error > 0, least(needed + highest(more, 0), halvings), needed)
 
     # -- norms ----------------------------------------------------------------------------------------------------
 

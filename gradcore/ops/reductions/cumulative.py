@@ -130,9 +130,11 @@ def _(F, t, self, result, dim):
 def _decay(F, result, dim):
     """Compute ``exp(result[i - 1] - result[i])``.
 
-    The factor converts weights relative to one cumulative sum to weights relative to the next.
+    The factor converts weights relative to one cumulative sum to weights relative to the next. It is 1 between equal
+    infinities, so that numbers before an infinity have finite gradients.
     """
-    return F.exp(F.shift(result, dim, 1, -math.inf) - result)
+    previous = F.shift(result, dim, 1, -math.inf)
+    return F.exp(F.where(F.isinf(result) & (previous == result), 0, previous - result))
 
 
 @general(
