@@ -351,6 +351,36 @@ def test_resampling_by_hand() -> None:
     close(F.interpolate(x, 2, mode="area")[0, 0], [2, 6])
 
 
+def test_resampling_of_bytes_has_the_weights_of_pytorch() -> None:
+    x = gc.arange(0, 204, 17, dtype=gc.int32).to(gc.uint8).reshape(1, 1, 3, 4)
+    expected = [[0, 19, 42], [23, 47, 70], [70, 94, 117], [117, 141, 164], [145, 169, 192]]
+    for function in (F.interpolate, gc.compile(F.interpolate)):
+        assert function(x, (5, 3), mode="bicubic").tolist() == [[expected]]
+    x = gc.tensor([[[[38, 118], [61, 1]]]], dtype=gc.uint8)
+    assert F.interpolate(x, (2, 20), mode="bilinear")[0, 0, 0].tolist() == [
+        38,
+        38,
+        38,
+        38,
+        38,
+        42,
+        50,
+        58,
+        66,
+        74,
+        82,
+        90,
+        98,
+        106,
+        114,
+        118,
+        118,
+        118,
+        118,
+        118,
+    ]
+
+
 @pytest.mark.parametrize("mode", ["linear", "bilinear", "bicubic", "trilinear"])
 def test_what_is_constant_stays_constant(mode: str) -> None:
     n = {"linear": 1, "trilinear": 3}.get(mode, 2)

@@ -5,6 +5,7 @@ import random
 import numpy as np
 import pytest
 
+import gradcore as gc
 from tests.backends.portable_kernels import portable
 
 torch = pytest.importorskip("torch")
@@ -190,3 +191,15 @@ def test_nearest_indices():
             for scale, named in [(None, {"size": out}), (factor, {"scale_factor": factor})]:
                 ours = portable(np).resample(x.numpy(), (out,), (scale,), mode)
                 np.testing.assert_array_equal(ours, F.interpolate(x, mode=mode, **named).numpy())
+
+
+@pytest.mark.parametrize("antialias", [False, True])
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("align_corners", [False, True])
+@pytest.mark.parametrize("size", [(33, 40), (7, 9), (5, 40), (20, 34), (1, 2)])
+def test_interpolate_bytes(mode, antialias, align_corners, size):
+    """Weights are integers, so results are equal."""
+    x = np.random.default_rng(0).integers(0, 256, (2, 3, 20, 17)).astype(np.uint8)
+    settings = {"size": size, "mode": mode, "align_corners": align_corners, "antialias": antialias}
+    found = gc.nn.functional.interpolate(gc.tensor(x), **settings)
+    np.testing.assert_array_equal(found.numpy(), F.interpolate(torch.from_numpy(x), **settings).numpy())

@@ -18,9 +18,12 @@ from gradcore.backends.portable.separable import Taps, fold, spread
 if TYPE_CHECKING:
     from gradcore.core.arrays import Array
 
-__all__ = ["Resizing", "maps_by_dim", "resampling_taps"]
+__all__ = ["BYTES", "Resizing", "maps_by_dim", "resampling_taps"]
 
 Table = np.ndarray[Any, Any]
+
+#: Follows the mode for images of uint8.
+BYTES = " of bytes"
 
 
 class Resizing:
@@ -33,7 +36,7 @@ class Resizing:
         `recompute_scale_factor`.
     mode : str
         ``nearest``, ``nearest-exact``, ``linear``, ``bilinear``, ``trilinear``, ``bicubic`` or ``lanczos``. (``area``
-        is adaptive average pooling.)
+        is adaptive average pooling.) With `BYTES` after it, weights are rounded as PyTorch's for images of uint8.
     align_corners : bool
         Map the centres of the corner elements to each other, rather than their outer borders.
     antialias : bool
@@ -84,13 +87,34 @@ def resampling_taps(
 ) -> Taps:
     """Return the linear map that resamples one dim."""
     real = dtype.type if dtype.kind in "fV" else np.float32  # bytes: their indices do not fit into a byte
+    mode, of_bytes = mode.removesuffix(BYTES), mode.endswith(BYTES)
+    real = np.float64 if of_bytes else real
     step = _step(size, outputs, scale, align_corners, real)
     if mode in ("nearest", "nearest-exact"):
         return Taps.of_table(size, _nearest(size, outputs, step, mode == "nearest-exact", real)[:, None])
+    table: tuple[Table, Table | None]
     if antialias:
-        return Taps.of_table(size, *_filter_taps(size, outputs, step, *_FILTERS[mode], real))
-    table = _cubic if mode == "bicubic" else _linear
-    return Taps.of_table(size, *table(size, outputs, step, align_corners, real))
+        table = _filter_taps(size, outputs, step, *_FILTERS[mode], real)
+    else:
+        table = (_cubic if mode == "bicubic" else _linear)(size, outputs, step, align_corners, real)
+    return Taps.of_table(size, *(_round_weights(*table, dtype) if of_bytes else table))
+
+
+def _round_weights(indices: Table, weights: Table | None, dtype: np.dtype[Any]) -> tuple[Table, Table | None]:
+    """Round weights to multiples of a power of two, so that the largest is an integer of 15 bits.
+
+    Weights of equal indices are neighbours, and are added before. The first keeps the sum.
+    """
+    if weights is None:
+        return indices, None
+    weights = weights.copy()
+    for tap in reversed(range(1, weights.shape[1])):
+        is_equal = (indices[:, tap] == indices[:, tap - 1]) & (indices[:, tap] >= 0)
+        weights[:, tap - 1] += np.where(is_equal, weights[:, tap], 0)
+        weights[:, tap] = np.where(is_equal, 0, weights[:, tap])
+    bits = next((n for n in range(22) if int(0.5 + weights.max() * 2 ** (n + 1)) >= 1 << 15), 22)
+    scaled = weights * 2.0**bits
+    return indices, (np.trunc(scaled + np.copysign(0.5, scaled)) / 2.0**bits).astype(dtype)
 
 
 def _step(size: int, outputs: int, scale: float | None, align_corners: bool, real: Any) -> Any:

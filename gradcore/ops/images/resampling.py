@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradcore.backends.kernel_rules import images
+from gradcore.backends.portable.resampling import BYTES
 from gradcore.core import dtypes
 from gradcore.core.errors import warn
 from gradcore.ops.declare.annotations import Ints
@@ -156,8 +157,8 @@ def interpolate(
     Parameters
     ----------
     input : Tensor
-        Input of shape ``(batch, channels, *sizes)`` with one to three spatial dims. Images of uint8 are resized in
-        float32 and rounded.
+        Input of shape ``(batch, channels, *sizes)`` with one to three spatial dims. Images of uint8 are resized by
+        weights of 15 bits, and rounded after the rows and after the columns.
     size : int or sequence of int, optional
         The sizes of the result.
     scale_factor : float or sequence of float, optional
@@ -208,10 +209,15 @@ def interpolate(
     return F.resample(input, sizes, scales, mode, bool(align_corners), antialias)
 
 
-def _resize_bytes(F, image, sizes, scales, *settings):
-    """Resize images of uint8 in float32. As in PyTorch, values are rounded after the rows and after the columns."""
+def _resize_bytes(F, image, sizes, scales, mode, *settings):
+    """Resize images of uint8 by sums of integers, as PyTorch does, which are exact as floating-point numbers.
+
+    Values are rounded after the rows and after the columns.
+    """
+    is_narrow = all(2 * size >= number for size, number in zip(sizes, image.shape[2:], strict=True))
+    dtype = dtypes.float32 if is_narrow else dtypes.float64  # Weights of many inputs have more bits.
     for size, factors in (((image.shape[2], sizes[1]), (None, scales[1])), (sizes, (scales[0], None))):
-        resized = F.resample(F.to(image, dtypes.float32), tuple(size), factors, *settings)
+        resized = F.resample(F.to(image, dtype), tuple(size), factors, mode + BYTES, *settings)
         image = F.to(F.clamp(F.floor(resized + 0.5), 0, 255), dtypes.uint8)
     return image
 
