@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradcore.backends.numpy.malloc import use_aligned_memory
 from gradcore.backends.numpy.thread_state import is_flushing, set_flushing
 
 __all__ = [
@@ -42,9 +43,10 @@ TORCH_FUNCTION_MODE, AUTOCAST, PROFILE, TORCH_FUNCTION_OFF = 64, 128, 256, 512
 
 
 def _silent_context() -> Callable[..., Any]:
-    """Return ``enter(function, *args)``, which calls a function with NumPy's floating-point warnings switched off."""
+    """Return ``enter(function, *args)``, which calls a function with NumPy's warnings off and with aligned memory."""
     context = contextvars.copy_context()
     context.run(np.seterr, all="ignore")
+    context.run(use_aligned_memory)
     return context.run
 
 

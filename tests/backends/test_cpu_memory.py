@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import gradcore as gc
+from gradcore.autograd.modes import local
 from gradcore.backends.numpy import malloc
 
 pytestmark = pytest.mark.skipif(not gc.memory_stats(), reason="the C library does not tell")
@@ -87,6 +88,42 @@ def test_stats() -> None:
     del x
     assert held - before >= 8_000_000
     assert gc.memory_stats()["used"] <= held - 8_000_000
+
+
+@pytest.mark.slow  # these tests run with the compiled kernels
+@pytest.mark.skipif(malloc._set_handler is None, reason="only the compiled library has aligned memory")
+class TestAlignedMemory:
+    def test_results_begin_at_lines_of_the_cache(self) -> None:
+        x = gc.rand(1000, requires_grad=True)
+        held = []
+        for n in range(520, 560):
+            y = (x[:n] * 2).exp()
+            (gradient,) = gc.autograd.grad(y.sum(), x)
+            held += [y.detach(), gradient, y.detach().numpy()[:400].sum(keepdims=True)]
+        assert not any(t.data_ptr() % 64 for t in held[::3] + held[1::3])
+
+    def test_the_arrays_of_others_stay_as_they_are(self) -> None:
+        (gc.ones(3) + 1).numpy()
+        assert np._core.multiarray.get_handler_name() == "default_allocator"  # type: ignore[attr-defined]
+        assert np._core.multiarray.get_handler_name(np.empty(1000)) == "default_allocator"  # type: ignore[attr-defined]
+
+    @pytest.mark.parametrize("size", [0, 1, 60, 129, 100_000])
+    def test_numpy_allocates_zeros_and_other_sizes(self, size: int) -> None:
+        def use() -> None:
+            zeros = np.zeros(size, np.float32)
+            assert np._core.multiarray.get_handler_name(zeros) == "gradcore"  # type: ignore[attr-defined]
+            assert not zeros.any()
+            zeros += 1
+            for new_size in (2 * size + 3, size // 2, 70_000):
+                before = zeros.copy()
+                zeros.resize(new_size, refcheck=False)
+                common = min(new_size, before.size)
+                np.testing.assert_array_equal(zeros[:common], before[:common])
+                assert not zeros[common:].any()
+            with pytest.raises(MemoryError):
+                np.empty(2**62, np.int8)
+
+        local.state.run(use)
 
 
 def test_other_c_libraries_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

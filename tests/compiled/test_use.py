@@ -174,7 +174,7 @@ def test_a_library_without_the_functions_is_not_loaded(cache: Path, run: Run, tm
     ):
         sources = [tmp_path / "x.cpp"]
         if text is None:
-            sources = [Path(SOURCES, "elementwise.cpp"), Path(SOURCES, "pool.cpp")]
+            sources = [Path(SOURCES, "elementwise.cpp"), Path(SOURCES, "pool.cpp"), Path(SOURCES, "memory.cpp")]
         else:
             sources[0].write_text(text)
         made = tmp_path / "x.so"

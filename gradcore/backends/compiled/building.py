@@ -26,6 +26,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "halves.cpp": (), "elementwise.cpp": (), "pool.cpp": (), "sorting.cpp": (), "steps.cpp": (),
     "products.cpp": ("-ffp-contract=fast",), "fourier.cpp": ("-ffp-contract=fast",), "narrow.cpp": (),
     "pooling.cpp": (), "random.cpp": (), "attention.cpp": (), "factors.cpp": ("-ffp-contract=fast",),
+    "memory.cpp": (),
 }  # fmt: skip
 #: Linker script for the package's libraries: functions of C++ (`_Z...`) are not exported.
 _EXPORTS = "{ local: _Z*; };\n"

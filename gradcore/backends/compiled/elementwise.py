@@ -213,6 +213,7 @@ class CompiledElementwise(NumpyBackend):
         self._single: dict[Any, bool] = {}
         threads.hush_before(library.gradcore_hush_threads)
         thread_state.connect(library)
+        malloc.connect(library)
 
     def __getattr__(self, name: str) -> Any:
         """Return NumPy's function `name`, shared among the library's threads."""

@@ -79,7 +79,7 @@ FUNCTIONS = (
     "gradcore_correlate_f", "gradcore_run_rows", "gradcore_place_threads", "gradcore_multiply_f", "gradcore_lstm_f",
     "gradcore_ctc_f", "softmax_f", "gradcore_step", "converted_ef", "take_slices_1", "row_sums_f", "sort_rows_f",
     "gradcore_run_halves", "inverses_f", "gradcore_flush_subnormals", "real_lines_f", "narrow_sums_f",
-    "max_pool_f", "draw_uniform_f", "attention_f", "gradcore_factor_lu_f",
+    "max_pool_f", "draw_uniform_f", "attention_f", "gradcore_factor_lu_f", "gradcore_memory",
 )  # fmt: skip
 
 

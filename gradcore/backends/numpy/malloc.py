@@ -1,9 +1,14 @@
-"""Control over how much freed memory the CPU's allocator keeps for new arrays.
+"""Control over the memory of arrays on the CPU: where it begins, and how much of it is kept when it is freed.
 
 By default, the C library returns the memory of a large array to the operating system as soon as it is freed. The next
 array gets fresh pages, which the system has to fill with zeros first. A training step frees and allocates the same
 memory again and again, and took 2 to 5 times as long because of this. The GNU C library has options to keep freed
 memory. They apply to all arrays of the process and need no memory pool in addition to the C library's own.
+
+The C library's memory begins 16 bytes after a line of the cache, so most vector registers are read from two lines. The
+arrays that operations return therefore have memory of the compiled library, which begins at a line (`NEP 49`_).
+
+.. _NEP 49: https://numpy.org/neps/nep-0049-data-allocation-strategies.html
 """
 
 from __future__ import annotations
@@ -11,11 +16,14 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 from gradcore.core import config
 
-__all__ = ["LARGE", "begin", "empty_cache", "memory_stats"]
+__all__ = ["LARGE", "begin", "connect", "empty_cache", "memory_stats", "use_aligned_memory"]
 
 #: Elements from which the first array sets the allocator's options, so that a mere import of gradcore changes nothing.
 LARGE = 1 << 15
@@ -68,6 +76,39 @@ def begin() -> None:
     global waiting
     waiting = False
     keep_freed()
+
+
+# -- aligned memory ---------------------------------------------------------------------------------------------------
+
+_umath: Any = np._core._multiarray_umath  # type: ignore[attr-defined]
+#: The number of `PyDataMem_SetHandler` in the table of functions of NumPy's C API.
+_SET_HANDLER = 304
+#: The name of capsules with a handler, which do not copy it.
+_NAME = ctypes.create_string_buffer(b"mem_handler")
+
+#: Sets the handler of the current context to the compiled library's; None without a library.
+_set_handler: Callable[[], object] | None = None
+
+
+def connect(library: ctypes.CDLL) -> None:
+    """Allocate arrays from the memory of the compiled library where `use_aligned_memory` is called."""
+    global _set_handler
+    library.gradcore_memory.restype = ctypes.c_void_p
+    python = ctypes.pythonapi
+    make = ctypes.PYFUNCTYPE(ctypes.py_object, *[ctypes.c_void_p] * 3)(("PyCapsule_New", python))
+    address_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
+    table = ctypes.cast(address_in(_umath._ARRAY_API, None) or 0, ctypes.POINTER(ctypes.c_void_p))
+    set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER] or 0)
+    _set_handler = functools.partial(set_handler, make(library.gradcore_memory(), ctypes.addressof(_NAME), None))
+
+
+def use_aligned_memory() -> None:
+    """Allocate the arrays of this context from the library's memory, unless the program has set a handler of its own."""
+    if _set_handler is not None and _umath.get_handler_name() == "default_allocator":
+        _set_handler()
+
+
+# -- kept memory ------------------------------------------------------------------------------------------------------
 
 
 def empty_cache() -> None:
