@@ -151,7 +151,10 @@ def functions(compiled: Any, target: str, tmp_path_factory: pytest.TempPathFacto
     ]
     sources = [emit(each) for each in found if each is not None]
     (folder / "loops.cpp").write_text("\n".join(['#include "elements.h"', "namespace gradcore {", *sources, "}", ""]))
-    files = [*(f"{library.HERE}/{name}" for name in ("elementwise.cpp", "pool.cpp", "memory.cpp")), str(folder / "loops.cpp")]
+    files = [
+        *(f"{library.HERE}/{name}" for name in ("elementwise.cpp", "pool.cpp", "memory.cpp")),
+        str(folder / "loops.cpp"),
+    ]
     flags = (*library.FLAGS, *TARGETS[target][0])
     try:
         compiler = building.find_compiler()

@@ -89,7 +89,8 @@ def test_logsumexp(compiled: Any, ran: list[str], shape: tuple[int, ...], dtype:
         found = compiled.logsumexp_over(x, (last,), keepdim)
         assert found.dtype == x.dtype
         agree(found, (exact[..., None] if keepdim else exact).astype(dtype), TOLERANCE[dtype])
-    assert ran.count("logsumexp") == 2 * (shape[0] > 1)  # a single row is shared by its parts
+    is_shared = shape[0] == 1 and x.size >= 1024  # by threads that compute its parts
+    assert ran.count("logsumexp") == 2 * (not is_shared)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -18,12 +18,10 @@ __all__ = ["CompiledNarrow"]
 
 #: Rows of fewer elements, and columns of which fewer lie side by side, are narrow; the same for extrema of columns.
 _LONG, _WIDE, _WIDE_EXTREMA = 32, 64, 512
-#: Elements from which kernels are faster than NumPy: for sums and extrema, for indices, and for logsumexp. Fewer than
-#: `_SMALL` elements of logsumexp are computed by the kernel whatever their shape. Tests set the first three to 1.
-_LEAST, _LEAST_INDICES, _LEAST_LOGSUMEXP, _SMALL = 512, 1024, 32, 4096
-#: The columns of a single matrix from which kernels find indices faster than NumPy, and the elements of such matrices
-#: from which they compute logsumexp no faster.
-_COLUMNS, _TALL = 8, 1 << 14
+#: Elements from which kernels are faster than NumPy: for sums and extrema, for indices, and for logsumexp (1 in tests).
+_LEAST, _LEAST_INDICES, _LEAST_LOGSUMEXP = 512, 1024, 32
+#: The columns of a single matrix from which kernels find indices faster than NumPy.
+_COLUMNS = 8
 #: The length of the rows from which extrema are found faster than column by column, and the elements of shorter rows.
 _FOLDED, _FEW = 8, 2048
 #: The longest dim that kernels reduce: they number the elements along it by int32.
@@ -54,14 +52,9 @@ def _takes_indices(x: Array, dim: int) -> bool:
 
 
 def _takes_logsumexp(x: Array, dims: Sequence[int]) -> bool:
-    if len(dims) != 1 or dims[0] < 0:
+    if len(dims) != 1 or dims[0] < 0 or not _count_columns(x, dims[0]):
         return False
-    dim, columns = dims[0], _count_columns(x, dims[0])
-    if x.size < _SMALL or not columns:
-        return columns > 0
-    if dim == x.ndim - 1:
-        return dim > 0 and x.shape[dim] < _LONG
-    return columns < _WIDE and (dim > 0 or x.size < _TALL)
+    return dims[0] < x.ndim - 1 or x.shape[dims[0]] < _LONG
 
 
 def _count_columns(x: Array, dim: int) -> int:

@@ -42,9 +42,10 @@ Condition = Callable[..., bool]
 
 
 def _takes_logsumexp(backend: object, x: Array, dims: Sequence[int] | None, keepdim: bool) -> bool:
-    # A single row is computed elsewhere, by threads that share its parts.
-    last_dim = x.ndim - 1
-    return last_dim > 0 and dims == (last_dim,) and x.size > x.shape[last_dim] and _usual(_ROW, x.shape[last_dim], x)
+    if not x.ndim or dims != (x.ndim - 1,) or not _are_floats(x) or x.shape[-1] < _ROW <= _LARGE or not x.flags.aligned:
+        return False
+    # A single long row is computed elsewhere if several threads can share its parts.
+    return x.size > x.shape[-1] or x.size < 2 * _WORTH_A_THREAD or threads.available() < 2
 
 
 def _takes_images(points: int) -> Condition:

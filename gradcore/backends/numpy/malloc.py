@@ -103,7 +103,7 @@ def connect(library: ctypes.CDLL) -> None:
 
 
 def use_aligned_memory() -> None:
-    """Allocate the arrays of this context from the library's memory, unless the program has set a handler of its own."""
+    """Allocate the arrays of this context from the library's memory, unless the program has set another handler."""
     if _set_handler is not None and _umath.get_handler_name() == "default_allocator":
         _set_handler()
 
