@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 from gradcore.compiler.capture.arrays import current
 from gradcore.compiler.capture.reasons import Code
 from gradcore.compiler.capture.watch import left_out
-from gradcore.compiler.function import CompiledFunction, choose_stance, explain_calls, forget_programs
+from gradcore.compiler.function import CompiledFunction, choose_stance, explain_calls, reset
 from gradcore.compiler.settings import BACKENDS, STANCES, check_settings, graphs_of
 from gradcore.compiler.verification import VerificationError
 from gradcore.nn.module import Module
@@ -191,11 +191,6 @@ is_dynamo_compiling = is_exporting = is_compiling
 def list_backends(exclude_tags: Any = ()) -> list[str]:
     """Return the names that `compile` accepts as its backend; all have the same effect."""
     return [*BACKENDS]
-
-
-def reset() -> None:
-    """Forget all programs: compiled functions are captured anew."""
-    forget_programs()
 
 
 def explain(f: Callable[..., object], *extra_args: object, **extra_named: object) -> Any:

@@ -26,7 +26,7 @@ from gradcore.compiler.capture.substitutes import original_backend
 from gradcore.compiler.capture.watch import Watch
 from gradcore.compiler.program.program import ArrayType, Call, Value
 from gradcore.compiler.program.storage import share_memory
-from gradcore.compiler.settings import DEFAULTS, Settings
+from gradcore.compiler.settings import Settings
 from gradcore.compiler.targets.cuda.steps import DeviceStep
 from gradcore.tensor import Tensor
 
@@ -46,7 +46,7 @@ class RecordedRun:
         The settings of the compiled function.
     """
 
-    def __init__(self, recorder: Recorder, guards: Guards, reads_grads: bool, settings: Settings = DEFAULTS) -> None:
+    def __init__(self, recorder: Recorder, guards: Guards, reads_grads: bool, settings: Settings) -> None:
         self.reads_grads, self.settings = reads_grads, settings
         self.recorder, self.guards = recorder, guards
         self.tensors = [guard.tensor for guard in guards.tensors]

@@ -39,7 +39,7 @@ from gradcore.core import config
 from gradcore.core.tracebacks import is_own, shorten
 from gradcore.nn.module import Module
 
-__all__ = ["CompiledFunction", "choose_stance", "explain_calls", "forget_programs"]
+__all__ = ["CompiledFunction", "choose_stance", "explain_calls", "reset"]
 
 _Args: TypeAlias = tuple[Any, ...]
 _Named: TypeAlias = dict[str, Any]
@@ -50,7 +50,7 @@ _LAST_CALLS = 4
 #: The largest number of attempts to capture a program with symbolic sizes, by the setting `dynamic`.
 _MOST_ATTEMPTS = {True: 6, None: 2}
 
-#: The number of calls of `forget_programs`, or None while the stance is ``"force_eager"``.
+#: The number of calls of `reset`, or None while the stance is ``"force_eager"``.
 _generation: list[int | None] = [0]
 _forgotten = [0]
 #: The current stance, see `gradcore.compiler.set_stance`.
@@ -88,8 +88,8 @@ def _call_module(module: Module, forward: Any, cut: Any, call: Callable[..., Any
     return cut(module, *args, **kwargs) if hasattr(module.forward, "__func__") else cut(*args, **kwargs)
 
 
-def forget_programs() -> None:
-    """Drop the programs of every compiled function."""
+def reset() -> None:
+    """Forget all programs: compiled functions are captured anew."""
     _forgotten[0] += 1
     choose_stance(_stance[0])
 

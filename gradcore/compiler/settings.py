@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-__all__ = ["BACKENDS", "DEFAULTS", "STANCES", "Settings", "check_settings", "graphs_of"]
+__all__ = ["BACKENDS", "STANCES", "Settings", "check_settings", "graphs_of"]
 
 
 class Settings(NamedTuple):
@@ -30,9 +30,6 @@ class Settings(NamedTuple):
     graphs: str | None = None
     verify: int | None = None
 
-
-#: The settings of functions that are compiled without any.
-DEFAULTS = Settings()
 
 #: PyTorch's names of backends. The choice has no effect.
 BACKENDS = ("aot_eager", "cudagraphs", "eager", "inductor")

@@ -28,12 +28,13 @@ from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.host_calls import runs_user_code
 from gradcore.compiler.capture.reasons import Code, Reason
 from gradcore.compiler.capture.recorder import OF_METADATA, Recorder
-from gradcore.compiler.capture.sizes import RECORDED, Cache, SizeEscapes, SymbolicNumber, Symbols, express, number_at
+from gradcore.compiler.capture.sizes import RECORDED, SizeEscapes, SymbolicNumber, Symbols, express, number_at
 from gradcore.compiler.captured_run import RecordedRun
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.passes import optimize
 from gradcore.compiler.program.program import Call, Expression, Literal, Program, Value, leaves_in, map_leaves
 from gradcore.compiler.program.storage import span_of
+from gradcore.compiler.settings import Settings
 from gradcore.compiler.specialization import Specialization, SpecializationWriter
 from gradcore.compiler.targets.python import emitter
 from gradcore.core.tracebacks import user_line
@@ -122,6 +123,17 @@ def _kind(array: Any, given: Iterable[Any]) -> tuple[object, ...]:
     return array.dtype, array.flags.c_contiguous, array.flags.f_contiguous, array.flags.writeable, is_view
 
 
+class ConstantsWithSizes(dict[Any, Any]):
+    """Cache of constants by number that lets symbolic numbers, which are no keys, pass."""
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        return default if type(key[0]) is SymbolicNumber else super().get(key, default)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if type(key[0]) is not SymbolicNumber:
+            super().__setitem__(key, value)
+
+
 class SymbolicRecorder(Recorder):
     """Recorder that makes each call at several sizes, to derive symbolic sizes.
 
@@ -151,7 +163,7 @@ class SymbolicRecorder(Recorder):
         # The draws of this capture are not those of the call, which has made them.
         with use_state(default_generator._state.copy()), super().on(hosts):
             constants = operands._constants
-            operands._constants = Cache(constants)
+            operands._constants = ConstantsWithSizes(constants)
             try:
                 yield
             finally:
@@ -307,7 +319,7 @@ class SymbolicRun(RecordedRun):
     recorder: SymbolicRecorder
 
     def __init__(self, recorder: SymbolicRecorder, guards: Guards, reads_grads: bool) -> None:
-        super().__init__(recorder, guards, reads_grads)
+        super().__init__(recorder, guards, reads_grads, Settings())
         self.originals = self.arrays
         self.versions = [version_counter(t).version for t in self.tensors]
         self.symbols = recorder.symbols

@@ -360,6 +360,27 @@ def test_numbers_and_rows_are_written_to_indices() -> None:
     assert not [line for line in by_python(compiled) if "setitem" in line or "index" in line]
 
 
+@pytest.mark.parametrize("dtype", [gc.float32, gc.float64])
+def test_sums_of_long_contiguous_rows(dtype: Any) -> None:
+    # These add up to integers, without rounding errors.
+    x = (gc.arange(3 * 20_001).reshape(3, 20_001) % 65 - 32).to(dtype)
+
+    def is_of_rows(function: Any) -> bool:
+        """Return whether the C++ calls the function that sums rows; check the results."""
+        compiled = CompiledFunction(lambda x: function(x) * 2, fullgraph=True)
+        for _ in range(4):
+            assert compiled(x).tolist() == (function(x) * 2).tolist()
+        program = NativeProgram(optimize(compiled._specializations[0].programs[0]), blas=True)
+        return any("sum_of(" in text for text in program.loops.values())
+
+    assert is_of_rows(gc.sum)
+    assert is_of_rows(lambda x: x.sum(-1))
+    assert is_of_rows(lambda x: x[:, 1:66].sum(-1))
+    assert not is_of_rows(lambda x: x[:, :63].sum(-1))
+    assert not is_of_rows(lambda x: x[:, ::2].sum(-1))
+    assert not is_of_rows(lambda x: (x * x).sum(-1))
+
+
 #: Arguments behind the arrays of operations that are declared kernels of rows; of the others, the last dim.
 ROW_ARGUMENTS: dict[str, tuple[Any, ...]] = {"native_layer_norm": (2, 1e-3), "softmax_or_zero": ()}
 

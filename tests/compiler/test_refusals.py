@@ -321,8 +321,6 @@ OTHERS = {
     "a tensor in a list or dict that it is given": "test_guards has it",
     "graph_break() is called": "what graph_break says without words",
     "a tensor is pickled": "the watch sees pickle first",
-    "a tensor becomes a NumPy array": "Tensor.__array__ asks for the array's memory first",
-    "a tensor becomes a number of Python": "of the library's code; a user's is seen by the watch",
     "the position of a generator is computed with": "of the library's code",
     "found in a way that cannot be checked": "of what guards do not find",
     "the graph of a result is freed in part": "of graphs that several results share",

@@ -90,13 +90,7 @@ class RecordedArray(ArrayStandIn):
         return self.__getattr__(name)(*args, **named)
 
     def convert(self, name: str, *args: object, **kwargs: object) -> Any:
-        if name in ("item", "tobytes", "tolist"):
-            return self.__getattr__(name)(*args, **kwargs)
-        if name == "array":
-            _read(Code.ELEMENTS, "a tensor becomes a NumPy array")
-        else:
-            _read(Code.ELEMENTS, "a tensor becomes a number of Python")
-        return getattr(self.array, f"__{name}__")(*args, **kwargs)
+        return self.__getattr__(name if hasattr(self.array, name) else f"__{name}__")(*args, **kwargs)
 
     @staticmethod
     def make_operator(operator: Operator, form: Form) -> Method:

@@ -24,7 +24,7 @@ from gradcore.compiler.program.program import Expression
 from gradcore.core.operators import Form, Method, Operator, define_operators, names_of, symbols_of
 from gradcore.core.tracebacks import is_own
 
-__all__ = ["RECORDED", "Cache", "SizeEscapes", "SymbolicNumber", "Symbols", "express", "number_at"]
+__all__ = ["RECORDED", "SizeEscapes", "SymbolicNumber", "Symbols", "express", "number_at"]
 
 _COMPARISONS = frozenset(symbols_of("comparison").values())
 #: Special methods that need the number itself, and therefore end the capture.
@@ -227,17 +227,6 @@ def _make_conversion(name: str) -> Method:
 define_operators(SymbolicNumber, _make_operator, names_of("arithmetic", "comparison"))
 for _name in _CONVERSIONS:
     setattr(SymbolicNumber, f"__{_name}__", _make_conversion(_name))
-
-
-class Cache(dict[Any, Any]):
-    """Cache of constants by number that lets symbolic numbers, which are no keys, pass."""
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        return default if type(key[0]) is SymbolicNumber else super().get(key, default)
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        if type(key[0]) is not SymbolicNumber:
-            super().__setitem__(key, value)
 
 
 # -- expressions of what is found --------------------------------------------------------------------------------

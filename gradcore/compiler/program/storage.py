@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["address_of", "bounds", "owner_of", "share_memory", "span_of"]
+from gradcore.core.typing import AnyArray
+
+__all__ = ["address_of", "bounds", "empty_strided", "owner_of", "share_memory", "span_of"]
 
 
 def address_of(array: Any) -> int:
@@ -44,3 +46,9 @@ def span_of(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tupl
         return 0, 0
     steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
     return sum(min(step, 0) for step in steps), sum(max(step, 0) for step in steps) + itemsize
+
+
+def empty_strided(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
+    """Return an uninitialized array with strides in bytes, none of them negative."""
+    _, size = span_of(shape, strides, dtype.itemsize)
+    return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)

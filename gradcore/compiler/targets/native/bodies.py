@@ -22,7 +22,8 @@ from gradcore.compiler.capture.substitutes import RecordingBackend, original_bac
 from gradcore.compiler.capture.watch import suspend_callbacks
 from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import Call, Literal, Value, leaves_in, map_leaves
-from gradcore.compiler.targets.native.steps import Loop, Reduction, Rules, Step, Unsupported, View, empty_array, overlap
+from gradcore.compiler.program.storage import empty_strided
+from gradcore.compiler.targets.native.steps import Loop, Reduction, Rules, Step, Unsupported, View, overlap
 from gradcore.core.typing import AnyArray
 
 __all__ = ["Bodies", "find_body"]
@@ -116,7 +117,7 @@ class Bodies(Rules):
                 return leaf
             if leaf not in recorded:
                 view = self._view(leaf)
-                array = recorded[leaf] = recorder.add_input(empty_array(view.shape, view.strides, view.dtype))
+                array = recorded[leaf] = recorder.add_input(empty_strided(view.shape, view.strides, view.dtype))
                 array.array.fill(1)
                 self.views[array.number] = view
             return recorded[leaf]

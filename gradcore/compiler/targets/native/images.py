@@ -11,7 +11,8 @@ from gradcore.backends.compiled.convolution import geometry_of
 from gradcore.backends.portable.convolution import ConvSettings
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.program import Call
-from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View, contiguous_strides
+from gradcore.compiler.targets.native.steps import Kernel, Rules, Step, Unsupported, View
+from gradcore.core.size import contiguous_strides
 
 __all__ = ["Images"]
 
@@ -23,7 +24,7 @@ class Images(Rules):
         x, weight, *settings = call.args
         (out,), a, w = results, self._view(x), self._view(weight)
         settings = settings[call.name.endswith("_output") :]
-        geometry = _geometry([out, a, w], a, w.shape, out, _pack_settings(ConvSettings, settings))
+        geometry = _geometry([out, a, w], a, w.shape, out, _pack_settings(settings))
         text = f"correlate<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, {_table(_steps(out))}, threads)"
         return [Kernel(text, [out], [a, w], lasting=True)]
 
@@ -31,7 +32,7 @@ class Images(Rules):
 
     def _lower_conv_input(self, call: Call, results: list[View]) -> list[Step]:
         grad, weight, _, *rest = call.args
-        settings, out = _pack_settings(ConvSettings, rest), results[0]
+        settings, out = _pack_settings(rest), results[0]
         if any(s != 1 for s in settings.stride):
             raise Unsupported("the stride")
         g, w, groups = self._view(grad), self._view(weight), settings.groups
@@ -47,14 +48,14 @@ class Images(Rules):
     def _lower_conv_weight(self, call: Call, results: list[View]) -> list[Step]:
         x, grad, _, *settings = call.args
         out, a, g = results[0], self._view(x), self._view(grad)
-        geometry = _geometry([out, a, g], a, out.shape, g, _pack_settings(ConvSettings, settings))
+        geometry = _geometry([out, a, g], a, out.shape, g, _pack_settings(settings))
         text = f"sum_windows<{C_TYPES[out.dtype.name]}>({{0}}, {{1}}, {{2}}, {geometry}, threads)"
         return [Kernel(text, [out], [a, g], lasting=True)]
 
 
-def _pack_settings(kind: Any, settings: Sequence[Any]) -> Any:
+def _pack_settings(settings: Sequence[Any]) -> ConvSettings:
     """Return settings as one object; `settings` is a sequence with this object, or with its fields."""
-    return settings[0] if len(settings) == 1 else kind(*settings)
+    return settings[0] if len(settings) == 1 else ConvSettings(*settings)
 
 
 def _geometry(views: list[View], x: View, weight: tuple[int, ...], positions: View, settings: ConvSettings) -> str:

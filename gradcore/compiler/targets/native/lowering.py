@@ -23,9 +23,10 @@ from gradcore.compiler.targets.native.images import Images
 from gradcore.compiler.targets.native.indexing import EXTREMUM_CALLS, INDEX_CALLS, Indexing
 from gradcore.compiler.targets.native.products import Products
 from gradcore.compiler.targets.native.rows import ARRAY_KERNELS, ROW_OPERATIONS, Rows
-from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View, contiguous_strides
+from gradcore.compiler.targets.native.steps import Loop, Reduction, Step, Unsupported, View
 from gradcore.core import dtypes
 from gradcore.core.operators import BASIC, OPERATORS
+from gradcore.core.size import contiguous_strides
 
 __all__ = ["DTYPES", "Lowering"]
 

@@ -28,9 +28,10 @@ from gradcore.backends.compiled.library import distrust
 from gradcore.backends.registry import CPU
 from gradcore.compiler.program.effects import is_pure
 from gradcore.compiler.program.program import ArrayType, Call, Literal, Program, Value
+from gradcore.compiler.program.storage import empty_strided
 from gradcore.compiler.targets.native import building
 from gradcore.compiler.targets.native.files import is_library_name, is_whole_library, read_whole, write_whole
-from gradcore.compiler.targets.native.steps import View, empty_array
+from gradcore.compiler.targets.native.steps import View
 from gradcore.compiler.targets.python import emitter
 from gradcore.core import dtypes
 from gradcore.core.device import device
@@ -218,7 +219,7 @@ def _allocation(number: int, view: View) -> Call:
     """Return the call that allocates the memory of a value."""
     if view.is_contiguous:
         return Call("xp.empty", np.empty, (view.shape, view.dtype), {}, Value(number))
-    return Call("native.empty_array", empty_array, (view.shape, view.strides, view.dtype), {}, Value(number))
+    return Call("native.empty_strided", empty_strided, (view.shape, view.strides, view.dtype), {}, Value(number))
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

@@ -153,10 +153,8 @@ class NativeProgram:
                 numbers, memories = [n for call in piece.calls for n in call.outputs], piece.memories
                 self.made_by.update(dict.fromkeys(memories & self.lowering.temporary, piece))
             else:
-                numbers, memories = (
-                    piece.outputs,
-                    {views[n].memory for n in (*piece.read, *piece.outputs) if n in views},
-                )
+                numbers = [*piece.outputs]
+                memories = {views[n].memory for n in (*piece.read, *numbers) if n in views}
             for n in numbers:
                 self.made_by.setdefault(n, piece)
             for memory in memories:

@@ -17,8 +17,8 @@ __all__ = ["loop_call", "loop_source"]
 
 #: Elements times expressions that are worth a thread; elements that one thread sums.
 _WORTH_A_THREAD, _CHUNK = 1 << 17, 1 << 15
-#: The number of accumulators of a loop that sums rows.
-_MOST_SUMS = 4096
+#: The number of accumulators of a loop that sums rows, and the length of rows that a function sums as fast as a loop.
+_MOST_SUMS, _LONG_ROW = 4096, 64
 #: The sizes in bytes of types that do not have 8 bytes, and the types that are computed with as float.
 _SIZES = {
     "bool": 1, "i8": 1, "u8": 1, "i16": 2, "u16": 2, "float16": 2, "bfloat16": 2, "i32": 4, "u32": 4, "float": 4,
@@ -188,31 +188,40 @@ class _Writer:
         reductions = [*enumerate(self.traced.reductions)]
         for k, r in reductions:
             self.emit(depth, f"{self.accumulator(r)} s{k} = {self.start_of(r)};")
-        if not bounds:
-            self.element(depth, indices)
-            self.accumulate(depth, "s{}")
+        if not bounds or any(r.kind != "sum" for _, r in reductions):
+            with self.loops(depth, bounds) as (innermost, index):
+                self.element(innermost, indices + index)
+                self.accumulate(innermost, "s{}")
             return
         *outer, last = bounds.items()
         low, high = last[1]
         with self.loops(depth, dict(outer)) as (inside, outer_indices):
             names = [*indices, *outer_indices]
-            if any(r.kind != "sum" for _, r in reductions):
-                with self.loops(inside, dict([last])) as (innermost, index):
-                    self.element(innermost, names + index)
-                    self.accumulate(innermost, "s{}")
-                return
             # Partial sums keep rounding errors small.
-            self.emit(inside, f"for (i64 j = {low}; j < {high}; j += 1024) {{")
-            self.emit(inside + 1, f"const i64 end = j + 1024 < {high} ? j + 1024 : {high};")
-            for k, r in reductions:
-                self.emit(inside + 1, f"{self.accumulator(r)} t{k} = 0;")
-            self.emit(inside + 1, f"#pragma omp simd reduction(+ : {', '.join(f't{k}' for k, _ in reductions)})")
-            with self.loops(inside + 1, {last[0]: ("j", "end")}) as (innermost, index):
-                self.element(innermost, names + index)
-                self.accumulate(innermost, "t{}")
-            for k, _ in reductions:
-                self.emit(inside + 1, f"s{k} += t{k};")
+            row = self.contiguous_row(last[0])
+            step = 1024 if row is None else 8192
+            self.emit(inside, f"for (i64 j = {low}; j < {high}; j += {step}) {{")
+            self.emit(inside + 1, f"const i64 end = j + {step} < {high} ? j + {step} : {high};")
+            if row is not None:
+                self.emit(inside + 1, f"s0 += sum_of(end - j, &{self.place(row, [*names, (last[0], 'j')])});")
+            else:
+                for k, r in reductions:
+                    self.emit(inside + 1, f"{self.accumulator(r)} t{k} = 0;")
+                self.emit(inside + 1, f"#pragma omp simd reduction(+ : {', '.join(f't{k}' for k, _ in reductions)})")
+                with self.loops(inside + 1, {last[0]: ("j", "end")}) as (innermost, index):
+                    self.element(innermost, names + index)
+                    self.accumulate(innermost, "t{}")
+                for k, _ in reductions:
+                    self.emit(inside + 1, f"s{k} += t{k};")
             self.emit(inside, "}")
+
+    def contiguous_row(self, number: int) -> int | None:
+        """Return the array of floats whose elements, contiguous in a long dim, are all that the loop adds, or None."""
+        names, dim = [operand.name for operand in self.traced.kernel.inputs], self.dims[number]
+        if self.traced.stores or len(self.results) != 1 or self.results[0] not in names or dim.size < _LONG_ROW:
+            return None
+        array = names.index(self.results[0])
+        return array if (self.types[array], dim.steps[array]) in (("float", 4), ("double", 8)) else None
 
     def emit_by_rows(self) -> None:
         """Emit reductions that add rows to rows: the kept dim is innermost, with one accumulator for each index."""

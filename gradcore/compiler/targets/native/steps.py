@@ -13,10 +13,8 @@ from gradcore.compiler.program.effects import Effects
 from gradcore.compiler.program.program import Program
 from gradcore.compiler.program.storage import span_of
 from gradcore.core.size import contiguous_strides
-from gradcore.core.typing import AnyArray
 
-__all__ = ["Kernel", "Loop", "Reduction", "Rules", "Step", "Unsupported", "View", "clashes", "contiguous_strides",
-           "empty_array", "overlap"]  # fmt: skip
+__all__ = ["Kernel", "Loop", "Reduction", "Rules", "Step", "Unsupported", "View", "clashes", "overlap"]
 
 
 class Unsupported(Exception):
@@ -242,12 +240,6 @@ class Rules:
         if dtype != out.dtype and x.dtype != np.bool_ and compute_dtype(x.dtype) != dtype:
             raise Unsupported("it would be rounded twice")
         return self._check_loop(Loop([out], [x], lambda F, e: [F.graph.cast(e, dtype)]))  # type: ignore[no-any-return]
-
-
-def empty_array(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype[Any]) -> AnyArray:
-    """Return an uninitialized array with strides in bytes, none of them negative."""
-    _, size = span_of(shape, strides, dtype.itemsize)
-    return np.ndarray(shape, dtype, np.empty(size, np.uint8), 0, strides)
 
 
 def overlap(a: View, b: View, given: frozenset[int] = frozenset()) -> bool:
