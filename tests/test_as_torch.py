@@ -258,6 +258,26 @@ def test_operations_on_lists_work(tmp_path):
     assert script(tmp_path, program).stdout == "True [tensor([2.])]\n"
 
 
+def test_settings_of_torch_compile(tmp_path):
+    program = """
+        import torch, torch._dynamo.config
+        torch._dynamo.config.suppress_errors = True
+        torch._dynamo.config.recompile_limit = 64
+        assert torch._dynamo.config.cache_size_limit == 64 and "inductor" in torch._dynamo.list_backends()
+        torch._dynamo.reset()
+        for line in ("torch._dynamo.config.cache = 1", "torch._inductor.config.freezing = True",
+                     "torch._dynamo.optimize('inductor')"):
+            try:
+                exec(line)
+            except (AttributeError, NotImplementedError) as error:
+                print(error)
+    """
+    shown = script(tmp_path, program).stdout.splitlines()
+    assert shown[0].startswith("torch._dynamo.config.cache does not exist: gradcore.compile has no such setting")
+    assert "torch._inductor has no counterpart in gradcore: gradcore.compile has targets of its own" in shown[1]
+    assert shown[2].endswith("call torch.compile(model, backend=...)")
+
+
 def test_private_functions_that_packages_call_work(tmp_path):
     program = """
         import typing, torch

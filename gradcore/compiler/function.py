@@ -43,8 +43,8 @@ __all__ = ["CompiledFunction", "choose_stance", "explain_calls", "reset"]
 
 _Args: TypeAlias = tuple[Any, ...]
 _Named: TypeAlias = dict[str, Any]
-#: The largest number of programs of one function, by default and with ``dynamic=True``.
-MOST_PROGRAMS, MOST_DYNAMIC = 8, 64
+#: The smallest limit of programs of one function with ``dynamic=True``.
+_MOST_DYNAMIC = 64
 #: `explain_calls` stops after this many calls without a new program or graph break.
 _LAST_CALLS = 4
 #: The largest number of attempts to capture a program with symbolic sizes, by the setting `dynamic`.
@@ -116,7 +116,6 @@ class CompiledFunction:
         self.settings = Settings(*settings, **named)
         every = config.COMPILE_VERIFY if self.settings.verify is None else self.settings.verify
         self._verifier = Verifier(self, every, _compiling_nothing) if every else None
-        self._most = MOST_DYNAMIC if self.settings.dynamic else MOST_PROGRAMS
         self._function = function
         #: Whether this is a part of a split function. Parts run eagerly without a warning.
         self._is_part = False
@@ -141,6 +140,11 @@ class CompiledFunction:
         self._varying: frozenset[int | str] = frozenset()
         #: The reason for each failed attempt to capture a program with symbolic sizes.
         self._static: list[str] = []
+
+    @property
+    def _most(self) -> int:
+        """The largest number of programs."""
+        return max(config.COMPILE_LIMIT, _MOST_DYNAMIC if self.settings.dynamic else 0)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -189,11 +193,11 @@ class CompiledFunction:
         is_inside = state.mode & ~GRAD or state.batches or state.transforms or state.task is not None
         if self._left is not None or is_inside or _stance[0] == "eager_on_recompile":
             return self._instead(*args, **named)
-        if _stance[0] == "fail_on_recompile":
-            raise RuntimeError(f"Detected recompile when compile's stance is {_stance[0]!r}: {self._shown_name()}")
-        if any(backend.is_capturing() for backend in find_cupy_backends()):  # a CUDA graph: calls do not run
-            return self._function(*args, **named)
-        if not recording_lock.acquire(blocking=False):  # another thread is recording
+        if _stance[0] == "fail_on_recompile" or (config.COMPILE_ONCE and self._specializations):
+            what = f"compile's stance is {_stance[0]!r}, and error_on_recompile is {config.COMPILE_ONCE}"
+            raise RuntimeError(f"Detected recompile when {what}: {self._shown_name()}")
+        is_capturing = any(backend.is_capturing() for backend in find_cupy_backends())  # a CUDA graph: calls do not run
+        if is_capturing or not recording_lock.acquire(blocking=False):  # another thread is recording
             return self._function(*args, **named)
         try:
             result = self._with_symbols(args, named)
@@ -223,6 +227,8 @@ class CompiledFunction:
             failed = self._specializations[0].run(args, named)
             text = self._specializations[0].guards.texts[failed] if type(failed) is int else ""
             why = f"there are {self._most} programs of it already, and this guard keeps failing: {text}"
+            if config.COMPILE_LIMIT_FAILS:
+                raise RuntimeError(f"The limit of programs is reached: {self._shown_name()}: {why}")
             self._leave(Reason(Code.PROGRAMS, why))
             return self._instead(*args, **named)
         is_first, function = not self._observed.executed, self._source()
@@ -398,7 +404,8 @@ class CompiledFunction:
             if entry.sizes.admits(args, named):
                 return entry
         tried, dynamic = len(self._static) + len(entries), self.settings.dynamic
-        if dynamic is False or tried >= _MOST_ATTEMPTS[dynamic] or not (self._specializations and has_room):
+        is_static = dynamic is False or (dynamic is None and not config.COMPILE_DYNAMIC)
+        if is_static or tried >= _MOST_ATTEMPTS[dynamic] or not (self._specializations and has_room):
             return None
         with suspend_callbacks():
             result = self._find_symbolic(args, named)

@@ -288,9 +288,6 @@ class SymbolicRecorder(Recorder):
             self.know(each, tuple(variants), shape)
             self.layouts[each.number].kind = kinds[0]
 
-    def _to_value(self, argument: Any) -> Any:
-        return argument.in_program() if type(argument) is SymbolicNumber else super()._to_value(argument)
-
     def _argument(self, leaf: Any) -> Any:
         return leaf.in_program() if type(leaf) is SymbolicNumber else super()._argument(leaf)
 

@@ -112,6 +112,13 @@ COMPILED: str = _from_environment(Literal["auto", "0", "1", "machine", "package"
 #: Whether compiled programs are translated to C++: in a background thread, during the capture, or not at all.
 COMPILE_CPP: str = _from_environment(Literal["background", "wait", "0"], "GRADCORE_COMPILE_CPP")
 
+#: The largest number of programs of a compiled function; whether to raise an error where it needs more, and where it
+#: needs a second one; and whether sizes that change become symbolic by default.
+COMPILE_LIMIT: int = 8
+COMPILE_LIMIT_FAILS: bool = False
+COMPILE_ONCE: bool = False
+COMPILE_DYNAMIC: bool = True
+
 #: Compare every n-th call of a compiled function with eager execution; 0 for none.
 COMPILE_VERIFY: int = _count_from_environment("GRADCORE_COMPILE_VERIFY")
 

@@ -26,7 +26,7 @@ __all__ = [
 #: Modules that lie in rooms: PyTorch's paths, programs and old pickles have them at the top.
 _ROOMS = """
 core: assertions config determinism device dtypes errors interrupts locks size tracebacks typing
-torch_names: _C accelerator as_torch aten cpu flags functorch futures hub jit multiprocessing overrides paths
+torch_names: _C _dynamo.config accelerator as_torch aten cpu flags functorch futures hub jit multiprocessing overrides
 functions: fft linalg masked return_types special
 numpy: array_api
 ops.declare: ops.annotations ops.checks ops.geometry ops.parameters ops.promotion ops.samples ops.shapes ops.table
@@ -35,7 +35,7 @@ tensor: arrays creation foreach indexing inplace_views installation interop layo
 tensor: neighbours operators pickling predicates printing random representation setitem sharing storage subclasses to
 tensor: transforms
 tools: compiled diagnostics inspection profiler stub_results stubs viz
-torch_names: placeholders quasirandom symbolic testing torch_version types version
+torch_names: paths placeholders quasirandom symbolic testing torch_version types version
 """
 
 #: Where names are found: path, where they are defined (by default the module above), names (``new=defined``).
@@ -45,9 +45,9 @@ _C._functorch < tensor.predicates: is_batchedtensor=is_batched
 _C._nn < torch_names._C: _parse_to
 _VF < gradcore: *
 _compile < compiler: _disable_dynamo=disable
-_dynamo < compiler: allow_in_graph assume_constant_result disable explain graph_break is_compiling mark_dynamic
-_dynamo < compiler: mark_static
-_dynamo < compiler: maybe_mark_dynamic optimize=compile reset
+_dynamo < compiler: allow_in_graph assume_constant_result disable explain graph_break is_compiling list_backends
+_dynamo < compiler: mark_dynamic mark_static
+_dynamo < compiler: maybe_mark_dynamic reset
 _dynamo._trace_wrapped_higher_order_op < torch_names.symbolic: TransformGetItemToIndex
 _higher_order_ops < torch_names.symbolic: cond while_loop
 _jit_internal < torch_names.jit: _copy_to_script_wrapper=export
@@ -244,7 +244,6 @@ utils: _pytree benchmark checkpoint data dlpack hooks
 
 #: Modules of PyTorch that have no counterpart, with the reason and the replacement in gradcore.
 ABSENT = {
-    "_dynamo.config": "gradcore.compile takes its settings as arguments, see gradcore.compiler",
     "_inductor": "gradcore.compile has targets of its own, see gradcore.compiler and gradcore.compiled",
     "_prims": "operations are declared in gradcore.ops",
     "_refs": "operations are declared in gradcore.ops",

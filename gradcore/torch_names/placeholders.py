@@ -15,7 +15,7 @@ from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 from gradcore.nn.module import Module
 from gradcore.torch_names import foreach
@@ -125,6 +125,7 @@ _REPLACEMENTS = {
     "FileSystemReader": "pass the folder to torch.distributed.checkpoint.load as checkpoint_id",
     "FileSystemWriter": "pass the folder to torch.distributed.checkpoint.save as checkpoint_id",
     "FullyShardedDataParallel": "shard a module in place with torch.distributed.fsdp.fully_shard",
+    "optimize": "call torch.compile(model, backend=...)",
 }
 
 
@@ -280,6 +281,9 @@ class _Object:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise _refuse(self._path, self._why)
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"{self._path}.{name} does not exist, as gradcore runs as torch: {self._why}")
 
     def __reduce__(self) -> Any:
         return _find, (self._path,)

@@ -22,7 +22,8 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler.function import MOST_PROGRAMS, CompiledFunction
+from gradcore.compiler.function import CompiledFunction
+from gradcore.core import config
 from gradcore.dispatch.signatures import make_function
 from gradcore.ops.declare.table import OPS
 
@@ -356,14 +357,14 @@ def test_a_value_that_keeps_changing_ends_with_a_warning() -> None:
     x = gc.ones(2)
 
     def call_with_many() -> None:
-        for i in range(2 * MOST_PROGRAMS):
+        for i in range(2 * config.COMPILE_LIMIT):
             assert gc.equal(compiled(x, float(i)), x * float(i))
 
     with pytest.warns(UserWarning, match=r"keeps failing: args\[1\]") as warned:
         call_with_many()
     assert len(warned) == 1
     assert warned[0].filename == __file__
-    assert len(compiled._specializations) == MOST_PROGRAMS
+    assert len(compiled._specializations) == config.COMPILE_LIMIT
     gc.compiler.reset()
     assert gc.equal(compiled(x, 2.0), x * 2)
     assert not compiled._specializations
@@ -373,7 +374,7 @@ def test_dynamic_sizes_have_one_program() -> None:
     compiled = gc.compile(lambda x: x * 2, dynamic=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for n in range(1, 2 * MOST_PROGRAMS):
+        for n in range(1, 2 * config.COMPILE_LIMIT):
             assert gc.equal(compiled(gc.ones(n)), gc.full((n,), 2.0))
     assert len(compiled._specializations) == 2  # that of 2, and one for all others
 
@@ -402,6 +403,46 @@ def test_settings_that_there_are() -> None:
     for settings in ({"mode": "reduce-overhead"}, {"backend": "inductor"}, {"options": {"epilogue_fusion": True}}):
         assert gc.equal(gc.compile(lambda x: x * 2, **settings)(gc.ones(2)), gc.full((2,), 2.0))
     assert "inductor" in gc.compiler.list_backends()
+
+
+def test_settings_of_all_compiled_functions() -> None:
+    from gradcore._dynamo import config as dynamo
+
+    def make() -> CompiledFunction:
+        """Return a function that has a program for one factor."""
+        compiled = CompiledFunction(lambda x, factor: x * abs(factor), cpp="0", dynamic=None)
+        for _ in range(3):
+            compiled(gc.ones(2), 1)
+        return compiled
+
+    compiled = make()
+    with dynamo.patch(recompile_limit=2), pytest.warns(UserWarning, match="there are 2 programs"):
+        [compiled(gc.ones(2), factor) for factor in (2, 3)]
+    compiled = make()
+    with dynamo.patch({"cache_size_limit": 1, "fail_on_recompile_limit_hit": True}):
+        for factor in (2, 3):
+            with pytest.raises(RuntimeError, match=r"limit of programs is reached: .*: there are 1 programs"):
+                compiled(gc.ones(2), factor)
+        assert gc.equal(compiled(gc.ones(2), 1), gc.ones(2))
+    with dynamo.patch("error_on_recompile", True):
+        compiled = make()
+        with pytest.raises(RuntimeError, match=r"Detected recompile when .* error_on_recompile is True"):
+            compiled(gc.ones(2), 2)
+    for automatic, has_symbols in ((True, True), (False, False)):
+        with dynamo.patch(automatic_dynamic_shapes=automatic):
+            compiled = make()
+            for n in (3, 4):
+                compiled(gc.ones(n), 1)
+            assert any(entry.sizes is not None for entry in compiled._specializations) is has_symbols
+    dynamo.suppress_errors = dynamo.suppress_errors
+    assert (dynamo.recompile_limit, dynamo.cache_size_limit, dynamo.error_on_recompile) == (8, 8, False)
+    for change in ("capture_everything", "specialize_int"):
+        with pytest.raises(
+            AttributeError, match=rf"config\.{change} does not exist: .* Leave it out\. The settings are"
+        ):
+            setattr(dynamo, change, True)
+    with pytest.raises(TypeError, match="recompile_limit must be of type int, not str"):
+        dynamo.recompile_limit = "8"
 
 
 def test_errors_and_warnings_name_the_line_and_a_remedy() -> None:

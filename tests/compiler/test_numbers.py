@@ -12,7 +12,8 @@ import pytest
 
 import gradcore as gc
 from gradcore import nn
-from gradcore.compiler.function import MOST_PROGRAMS, CompiledFunction
+from gradcore.compiler.function import CompiledFunction
+from gradcore.core import config
 
 
 def branch(x: gc.Tensor) -> gc.Tensor:
@@ -370,7 +371,7 @@ def test_too_many_values_end_with_a_warning() -> None:
     ) as warned:
         assert all([gc.equal(compiled((gc.arange(40) < i).float()), (gc.arange(40) < i) * i) for i in range(30)])  # noqa: C419
     assert len(warned) == 1
-    assert len(compiled._specializations) == MOST_PROGRAMS
+    assert len(compiled._specializations) == config.COMPILE_LIMIT
 
 
 def test_errors_after_a_decision_are_those_of_the_function() -> None:

@@ -26,6 +26,7 @@ from gradcore.compiler.capture import sizes as sizes_of_programs
 from gradcore.compiler.capture.guards import Guards
 from gradcore.compiler.capture.sizes import SymbolicNumber
 from gradcore.compiler.function import CompiledFunction
+from gradcore.core import config
 from tests.compiler.test_random_programs import arrays_of, chosen, function_of
 
 F = gc.nn.functional
@@ -428,9 +429,10 @@ def test_frequent_sizes_have_programs_of_their_own() -> None:
     assert compiled._specializations[0].guards.shapes["args[0]"] == (9, 4)
 
 
-def test_frequent_sizes_do_not_end_the_program() -> None:
+def test_frequent_sizes_do_not_end_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
     compiled = CompiledFunction(lambda x: x * 2, cpp="0", dynamic=True)
-    compiled._most = 2
+    monkeypatch.setattr(compiled_functions, "_MOST_DYNAMIC", 0)
+    monkeypatch.setattr(config, "COMPILE_LIMIT", 2)
     for n in (5, 5, 7, *[9] * (symbolic.FREQUENT * 3), 11):
         compiled(gc.randn(n, 4))
     assert has_one_program(compiled)

@@ -463,9 +463,9 @@ class Recorder:
 
     def _to_value(self, argument: Any) -> Any:
         """Return an argument of a call with stand-ins replaced by `Value`."""
-        if argument.__class__ is RecordedArray:
+        if type(argument) is RecordedArray:
             return argument.value
-        return argument if argument.__class__ in _PLAIN else map_leaves(self._argument, argument)
+        return argument if type(argument) in _PLAIN else map_leaves(self._argument, argument)
 
     def _argument(self, leaf: Any) -> Any:
         """Return a leaf of an argument as it is stored in the program; end the capture if it cannot be stored."""

@@ -90,8 +90,6 @@ class Grouping:
 
     #: The name of fused calls in programs.
     name = "fused"
-    #: Whether the pass says why calls are not part of a group.
-    explains = True
     #: Whether calls that may raise errors keep their order relative to writes, as errors are raised at once.
     keeps_errors = True
 
@@ -204,7 +202,7 @@ class Grouping:
                 raise NotFusible("no neighbouring call can join it")
             function, arguments = self.fuse(calls, [*leaves], outputs)
         except Exception as error:  # NotFusible, or any error of a formula that cannot handle expressions
-            self.refused += [f"{call!r}: {error}" for call in calls if self.explains]
+            self.refused += [f"{call!r}: {error}" for call in calls]
             self.found.calls += calls
             return
         self.found.calls.append(Call(self.name, function, tuple(arguments), {}, tuple(map(Value, outputs))))

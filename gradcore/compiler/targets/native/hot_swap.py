@@ -30,10 +30,8 @@ def runnable(program: Program, cpp: str | None = None) -> Any:
         ``"background"``, ``"wait"`` for the compiler, or ``"0"``; by default what ``GRADCORE_COMPILE_CPP`` says.
     """
     cpp = config.COMPILE_CPP if cpp is None else cpp
-    if cpp in ("background", "wait") and building.has_libraries():
-        run = _load_earlier(program)
-        if run is not None:
-            return run
+    if cpp in ("background", "wait") and building.has_libraries() and (run := _load_earlier(program)) is not None:
+        return run
     if cpp == "background":
         return _build_in_background(program)
     run = emitter.function_of(program)

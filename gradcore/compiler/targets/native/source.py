@@ -254,8 +254,7 @@ class _Writer:
             in_threads = large and self.dims[0].size > 1
             self.simple("start" if in_threads else "0", "stop" if in_threads else str(self.dims[0].size))
             return self.lines, in_threads
-        lead = self.traced.loads[0] if self.traced.loads else None
-        innermost = self.dims[-1].steps[0] if self.dims and lead is not None else 0
+        innermost = self.dims[-1].steps[0] if self.dims and self.traced.loads else 0
         rows = len(kept_dims) == 1 and any(dim.reduced for dim in self.dims) and kept_dims[0].size <= _MOST_SUMS
         if rows and kept_dims[0].steps and 0 < abs(kept_dims[0].steps[0]) < abs(innermost or 1 << 62):
             self.emit_by_rows()

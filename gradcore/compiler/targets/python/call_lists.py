@@ -42,7 +42,7 @@ def list_calls(program: Program) -> Program:
 class _Listing(Grouping):
     """The pass of `list_calls` over one program."""
 
-    name, explains = "listed", False
+    name = "listed"
 
     def key(self, call: Call) -> bool | None:
         """Return True for exact calls, which can all be in one list, and None for other calls."""
