@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gradcore import functional
 from gradcore.autograd.grad_mode import no_grad
 from gradcore.core import dtypes
+from gradcore.core.dtypes import finfo
 from gradcore.distributions import constraints
 from gradcore.distributions.continuous import open_uniform
-from gradcore.distributions.distribution import Distribution, ExponentialFamily, Parameter, broadcast_all
+from gradcore.distributions.distribution import (
+    Distribution,
+    ExponentialFamily,
+    Parameter,
+    broadcast_all,
+    divide_expm1,
+    divide_log1p,
+    polynomial,
+)
 from gradcore.distributions.probabilities import WithProbabilities, inside
 from gradcore.functions.special import i0e, i1e
 from gradcore.nn import functional as F
@@ -106,7 +115,7 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
     logits : float or Tensor, optional
         The logarithm of the odds; give either `probs` or `logits`.
     lims : pair of float
-        Bounds of the interval around 1/2 in which Taylor series replace formulas that cancel.
+        Accepted for compatibility with PyTorch. Taylor series replace formulas that cancel where they are accurate.
     validate_args : bool, optional
         Whether parameters and values are checked.
 
@@ -127,7 +136,6 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        self._lims = lims
         self._init_probabilities(probs, logits, validate_args)
 
     @property
@@ -135,39 +143,23 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         return inside(self.probs)
 
     @property
-    def _outside(self) -> Tensor:
-        """Return where the closed formula is accurate, and not the series around 1/2."""
-        return (self._p <= self._lims[0]) | (self._p > self._lims[1])
-
-    @property
-    def _cut(self) -> Tensor:
-        """Return the probabilities, replaced by another value where the closed formula is inaccurate."""
-        return functional.where(self._outside, self._p, self._lims[0])  # type: ignore[no-any-return]
-
-    @property
     def _log_odds(self) -> Tensor:
-        p = self._cut
-        return p.log() - (-p).log1p()
-
-    def _choose(self, formula: Tensor, series: Tensor) -> Tensor:
-        return functional.where(self._outside, formula, series)  # type: ignore[no-any-return]
+        return self._p.log() - (-self._p).log1p()
 
     def _log_norm(self) -> Tensor:
         """Return the logarithm of the normalization constant."""
-        x = (self._p - 0.5).pow(2)
-        formula = self._log_odds.abs().log() - (2 * self._cut - 1).abs().log()
-        return self._choose(formula, math.log(2) + (4 / 3 + 104 / 45 * x) * x)
+        x = self._log_odds
+        return F.softplus(x) - self._log_normalizer(x)
 
     @property
     def mean(self) -> Tensor:
-        p, x = self._cut, self._p - 0.5
-        return self._choose(p / (2 * p - 1) - 1 / self._log_odds, 0.5 + (1 / 3 + 16 / 45 * x.pow(2)) * x)
+        series = [1 / 2, 1 / 12, 0, -1 / 720, 0, 1 / 30240, 0, -1 / 1209600, 0, 1 / 47900160]
+        return _expand_near_zero(self._log_odds, lambda x: -1 / (-x).expm1() - 1 / x, series)
 
     @property
     def variance(self) -> Tensor:
-        p, x = self._cut, (self._p - 0.5).pow(2)
-        formula = p * (p - 1) / (1 - 2 * p).pow(2) + 1 / self._log_odds.pow(2)
-        return self._choose(formula, 1 / 12 - (1 / 15 - 128 / 945 * x) * x)
+        series = [1 / 12, 0, -1 / 240, 0, 1 / 6048, 0, -1 / 172800, 0, 1 / 5322240]
+        return _expand_near_zero(self._log_odds, lambda x: x.pow(-2) - (2 * (x / 2).sinh()).pow(-2), series)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         return self.icdf(open_uniform(self, sample_shape, self._param))
@@ -178,18 +170,12 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
 
     def cdf(self, value: Tensor) -> Tensor:
         odds, x = self._log_odds, self._check_sample(value)
-        probability = self._choose((odds * x).expm1() / odds.expm1(), x + self._small_odds * x * (x - 1) / 2)
+        probability = divide_expm1(x, odds) / divide_expm1(functional.ones_like(odds), odds)
         return functional.where(x <= 0, 0.0, functional.where(x >= 1, 1.0, probability))  # type: ignore[no-any-return]
 
     def icdf(self, value: Tensor) -> Tensor:
         odds = self._log_odds
-        series = value + self._small_odds * value * (1 - value) / 2
-        return self._choose((value * odds.expm1()).log1p() / odds, series)
-
-    @property
-    def _small_odds(self) -> Tensor:
-        """Return the logarithm of the odds near 1/2."""
-        return 4 * (self._p - 0.5)
+        return divide_log1p(value * divide_expm1(functional.ones_like(odds), odds), odds)
 
     def entropy(self) -> Tensor:
         log_p, log_q = self._p.log(), (-self._p).log1p()
@@ -200,6 +186,14 @@ class ContinuousBernoulli(WithProbabilities, ExponentialFamily):
         return (self.logits,)
 
     def _log_normalizer(self, x: Tensor) -> Tensor:  # type: ignore[override]
-        near = (x <= self._lims[0] - 0.5) | (x > self._lims[1] - 0.5)
-        cut = functional.where(near, x, self._lims[0] - 0.5)
-        return functional.where(near, (cut.exp() - 1).abs().log() - cut.abs().log(), 0.5 * x + x.pow(2) / 24)  # type: ignore[no-any-return]
+        return divide_expm1(functional.ones_like(x), x).log()
+
+
+def _expand_near_zero(x: Tensor, formula: Callable[[Tensor], Tensor], series: Sequence[float]) -> Tensor:
+    """Return a formula of the log-odds, near zero, where its terms cancel, by the coefficients of its Taylor series.
+
+    The coefficients fall like powers of 2 pi.
+    """
+    near = x.abs() < 2 * math.pi * finfo(x.dtype).eps ** (1 / len(series))
+    value = formula(functional.where(near, 1.0, x))
+    return functional.where(near, polynomial(functional.where(near, x, 0.0), series), value)  # type: ignore[no-any-return]

@@ -10,7 +10,15 @@ from gradcore import functional
 from gradcore.core.dtypes import finfo
 from gradcore.core.size import Size
 from gradcore.distributions import constraints
-from gradcore.distributions.distribution import LOG_2PI, Distribution, ExponentialFamily, Parameter, broadcast_all
+from gradcore.distributions.distribution import (
+    LOG_2PI,
+    Distribution,
+    ExponentialFamily,
+    Parameter,
+    broadcast_all,
+    divide_expm1,
+    divide_log1p,
+)
 from gradcore.tensor import Tensor
 from gradcore.tensor.creation import full_like
 
@@ -375,17 +383,6 @@ class GeneralizedPareto(Distribution):
         )
         return constraints.interval(self.loc, upper)
 
-    @property
-    def _is_exponential(self) -> Tensor:
-        """Return where the tail is that of an exponential distribution."""
-        return functional.isclose(self.concentration, functional.zeros_like(self.concentration))  # type: ignore[no-any-return]
-
-    def _expand_near_zero(self, limit: Tensor, slope: Tensor, formula: Any) -> Tensor:
-        """Return a formula of the concentration. Near 0, it is replaced by its limit and slope there."""
-        k = functional.where(self._is_exponential, functional.ones_like(self.concentration), self.concentration)
-        near = limit + self.concentration * slope
-        return functional.where(self._is_exponential, near, formula(k))  # type: ignore[no-any-return]
-
     def _z(self, x: Tensor) -> Tensor:
         return (x - self.loc) / self.scale
 
@@ -394,12 +391,11 @@ class GeneralizedPareto(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         z = self._z(self._check_sample(value))
-        return -self.scale.log() - self._expand_near_zero(z, z - z * z / 2, lambda k: (1 + 1 / k) * (k * z).log1p())
+        return -self.scale.log() - (1 + self.concentration) * divide_log1p(z, self.concentration)
 
     def log_survival_function(self, value: Tensor) -> Tensor:
         """Return the logarithm of the probability of values above `value`."""
-        z = self._z(self._check_sample(value))
-        return -self._expand_near_zero(z, -z * z / 2, lambda k: (k * z).log1p() / k)
+        return -divide_log1p(self._z(self._check_sample(value)), self.concentration)
 
     def log_cdf(self, value: Tensor) -> Tensor:
         """Return the logarithm of `cdf`."""
@@ -409,8 +405,7 @@ class GeneralizedPareto(Distribution):
         return self.log_cdf(value).exp()
 
     def icdf(self, value: Tensor) -> Tensor:
-        z = -(-value).log1p()
-        return self.loc + self.scale * self._expand_near_zero(z, z * z / 2, lambda k: (k * z).expm1() / k)
+        return self.loc + self.scale * divide_expm1(-(-value).log1p(), self.concentration)
 
     @property
     def mean(self) -> Tensor:

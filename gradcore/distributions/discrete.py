@@ -9,7 +9,7 @@ from typing import Any
 from gradcore import functional
 from gradcore.core.dtypes import finfo
 from gradcore.distributions import constraints
-from gradcore.distributions.distribution import ExponentialFamily, Parameter, broadcast_all
+from gradcore.distributions.distribution import ExponentialFamily, Parameter, broadcast_all, divide_log1p
 from gradcore.distributions.probabilities import WithProbabilities
 from gradcore.nn import functional as F
 from gradcore.tensor import Tensor
@@ -131,7 +131,11 @@ class Geometric(WithProbabilities):
         return functional.xlog1py(value, -probs.masked_fill((probs == 1) & (value == 0), 0)) + self.probs.log()  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
-        return _cross_entropy(self.logits, self.probs) / self.probs  # type: ignore[no-any-return]
+        # softplus(-x) + softplus(x) / exp(x), without a difference of large numbers, and without infinities
+        x = self.logits
+        odds, inverse_odds = x.clamp(max=0).exp(), (-x).clamp(max=0).exp().masked_fill(self.probs == 1, 0)
+        failures = functional.where(x > 0, F.softplus(x) * inverse_odds, divide_log1p(odds.new_ones(()), odds))
+        return F.softplus(-x) + failures  # type: ignore[no-any-return]
 
 
 class _OfTrials(WithProbabilities):

@@ -12,6 +12,7 @@ from gradcore import functional
 from gradcore.autograd.grad_mode import enable_grad, no_grad
 from gradcore.autograd.gradients import grad
 from gradcore.core import dtypes
+from gradcore.core.dtypes import finfo
 from gradcore.core.size import Size
 from gradcore.core.tracebacks import ShortErrors
 from gradcore.distributions import constraints
@@ -237,8 +238,8 @@ class Distribution(ShortErrors):
 
     # -- checks ----------------------------------------------------------------------------------------------
 
-    def _validate_sample(self, value: Any) -> None:
-        """Raise an error unless `value` belongs to the support of the distribution."""
+    def _validate_sample(self, value: Any, closed: bool = False) -> None:
+        """Raise an error unless `value` belongs to the support of the distribution, or is its bound if `closed`."""
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         event = len(self._event_shape)
@@ -261,6 +262,8 @@ class Distribution(ShortErrors):
                 stacklevel=2,
             )
             return
+        if closed and isinstance(support, constraints.greater_than):
+            support = constraints.greater_than_eq(support.lower_bound)
         if support is not None and functional.holds_anywhere(~support.check(value)):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) to be within the "
@@ -340,3 +343,31 @@ def log_beta(*concentrations: Tensor) -> Tensor:
 
 
 LOG_2PI = math.log(2 * math.pi)
+
+
+def polynomial(x: Tensor, coefficients: Sequence[float]) -> Tensor:
+    """Return the sum of ``coefficients[i] * x**i``."""
+    result = functional.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        result = result * x + coefficient
+    return result  # type: ignore[no-any-return]
+
+
+def divide_log1p(z: Tensor, k: Tensor) -> Tensor:
+    """Return ``log1p(k * z) / k``, and its limit `z` for ``k = 0``, with accurate derivatives for all `k`."""
+    return _divide(functional.log1p, [(-1) ** i / (i + 1) for i in range(8)], z, k)
+
+
+def divide_expm1(z: Tensor, k: Tensor) -> Tensor:
+    """Return ``expm1(k * z) / k``, and its limit `z` for ``k = 0``, with accurate derivatives for all `k`."""
+    return _divide(functional.expm1, [1 / math.factorial(i + 1) for i in range(8)], z, k)
+
+
+def _divide(function: Any, coefficients: Sequence[float], z: Tensor, k: Tensor) -> Tensor:
+    """Return ``function(k * z) / k``, by a series where the terms of its derivatives cancel."""
+    z, k = broadcast_all(z, k)
+    x = k * functional.where((k == 0) & z.isinf(), 0.0, z)
+    near = x.abs() < finfo(x.dtype).eps ** (1 / len(coefficients))
+    series = z * polynomial(functional.where(near, x, 0.0), coefficients)
+    quotient = function(functional.where(near, 1.0, x)) / functional.where(near, 1.0, k)
+    return functional.where(near, series, quotient)  # type: ignore[no-any-return]

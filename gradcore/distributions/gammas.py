@@ -296,7 +296,8 @@ class StudentT(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        finite = self.scale.pow(2) * self.df / (self.df - 2)
+        df = functional.where(self.df > 2, self.df, 3.0)  # so that gradients are zero, not NaN, where it is infinite
+        finite = self.scale.pow(2) * df / (df - 2)
         infinite = functional.where(self.df > 1, full_like(self.df, math.inf), full_like(self.df, math.nan))
         return functional.where(self.df > 2, finite, infinite)  # type: ignore[no-any-return]
 
@@ -345,7 +346,8 @@ class FisherSnedecor(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return functional.where(self.df2 > 2, self.df2 / (self.df2 - 2), full_like(self.df2, math.nan))  # type: ignore[no-any-return]
+        b = functional.where(self.df2 > 2, self.df2, math.nan)  # before the division, so that gradients are zero at 2
+        return b / (b - 2)  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
@@ -354,9 +356,8 @@ class FisherSnedecor(Distribution):
 
     @property
     def variance(self) -> Tensor:
-        a, b = self.df1, self.df2
-        variance = 2 * b.pow(2) * (a + b - 2) / (a * (b - 2).pow(2) * (b - 4))
-        return functional.where(b > 4, variance, full_like(b, math.nan))  # type: ignore[no-any-return]
+        a, b = self.df1, functional.where(self.df2 > 4, self.df2, math.nan)
+        return 2 * b.pow(2) * (a + b - 2) / (a * (b - 2).pow(2) * (b - 4))  # type: ignore[no-any-return]
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)

@@ -301,7 +301,8 @@ class InverseGamma(TransformedDistribution):
     @property
     def mean(self) -> Tensor:
         a = self.concentration
-        return functional.where(a > 1, self.rate / (a - 1), math.inf)  # type: ignore[no-any-return]
+        inside = functional.where(a > 1, a, 2.0)  # so that gradients are zero, not NaN, where the mean is infinite
+        return functional.where(a > 1, self.rate / (inside - 1), math.inf)  # type: ignore[no-any-return]
 
     @property
     def mode(self) -> Tensor:
@@ -310,7 +311,9 @@ class InverseGamma(TransformedDistribution):
     @property
     def variance(self) -> Tensor:
         a = self.concentration
-        return functional.where(a > 2, self.rate.square() / ((a - 1).square() * (a - 2)), math.inf)  # type: ignore[no-any-return]
+        inside = functional.where(a > 2, a, 3.0)
+        variance = self.rate.square() / ((inside - 1).square() * (inside - 2))
+        return functional.where(a > 2, variance, math.inf)  # type: ignore[no-any-return]
 
     def entropy(self) -> Tensor:
         a = self.concentration

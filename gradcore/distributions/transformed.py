@@ -110,7 +110,8 @@ class TransformedDistribution(Distribution):
         return probability if isinstance(sign, int) and sign == 1 else sign * (probability - 0.5) + 0.5
 
     def cdf(self, value: Tensor) -> Tensor:
-        value = self._check_sample(value)
+        if self._validate_args:
+            self._validate_sample(value, closed=True)
         for transform in reversed(self.transforms):
             value = transform.inv(value)
         return self._orient(self.base_dist.cdf(value))

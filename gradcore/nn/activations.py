@@ -25,7 +25,7 @@ def _hardtanh(chosen: dict[str, Any]) -> dict[str, Any]:
             warn(f"keyword argument `{old}` is deprecated and renamed to `{new}`", FutureWarning)
             chosen[new] = value
     if chosen["max_val"] <= chosen["min_val"]:
-        raise AssertionError("max_val must be larger than min_val")
+        raise AssertionError(f"max_val ({chosen['max_val']}) must be greater than min_val ({chosen['min_val']})")
     return chosen
 
 

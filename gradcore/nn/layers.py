@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradcore.nn.module import Module
-from gradcore.nn.module_factory import ModuleEntry, make, ntuple, settings
+from gradcore.nn.module_factory import ModuleEntry, Settings, make, ntuple, settings
 from gradcore.tensor import Tensor
 
 __all__ = ["Flatten", "Identity", "Unflatten"]
@@ -17,15 +17,15 @@ S = settings
 # -- pooling ------------------------------------------------------------------------------------------------------
 
 
-def _own_stride(chosen: dict[str, Any]) -> dict[str, Any]:
+def _own_stride(chosen: Settings) -> Settings:
     """Return the settings with the stride set to the kernel size, if no stride is given."""
     if chosen["stride"] is None:
         chosen["stride"] = chosen["kernel_size"]
     return chosen
 
 
-def _tuples(n: int, *names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    def prepare(chosen: dict[str, Any]) -> dict[str, Any]:
+def _tuples(n: int, *names: str) -> Callable[[Settings], Settings]:
+    def prepare(chosen: Settings) -> Settings:
         chosen = _own_stride(chosen)
         return {key: ntuple(value, n) if key in names else value for key, value in chosen.items()}
 
@@ -76,12 +76,20 @@ for _n in (1, 2, 3):
     }
 
 
-def _fractional(chosen: dict[str, Any]) -> dict[str, Any]:
-    size, ratio = chosen["output_size"], chosen["output_ratio"]
-    if (size is None) is (ratio is None):
-        kind = "requires specifying either" if size is None else "only one of"
-        raise ValueError(f"FractionalMaxPool {kind} an output size or a pooling ratio")
-    return chosen
+def _fractional(n: int) -> Callable[[Settings], Settings]:
+    def prepare(chosen: Settings) -> Settings:
+        kernel, size, ratio = chosen["kernel_size"], chosen["output_size"], chosen["output_ratio"]
+        if any(isinstance(width, int) and width <= 0 for width in ntuple(kernel, n)):
+            raise ValueError(f"kernel_size must be greater than 0, but got {kernel}")
+        if size is None and ratio is None:
+            raise ValueError(f"FractionalMaxPool{n}d requires specifying either an output size, or a pooling ratio")
+        if size is not None and ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        if ratio is not None and not all(0 < share < 1 for share in ntuple(ratio, n)):
+            raise ValueError(f"output_ratio must be between 0 and 1 (got {ratio})")
+        return chosen
+
+    return prepare
 
 
 for _n in (2, 3):
@@ -89,14 +97,14 @@ for _n in (2, 3):
         f"fractional_max_pool{_n}d",
         S("kernel_size", output_size=None, output_ratio=None, return_indices=False, _random_samples=None),
         (),
-        _fractional,
+        _fractional(_n),
     )
 
 
 # -- dropout, shapes, distances -----------------------------------------------------------------------------------
 
 
-def _probability(chosen: dict[str, Any]) -> dict[str, Any]:
+def _probability(chosen: Settings) -> Settings:
     if not hasattr(chosen["p"], "__float__"):
         raise TypeError(f"dropout probability has to be a number, but got {type(chosen['p']).__name__}")
     if not 0 <= chosen["p"] <= 1:
@@ -139,14 +147,14 @@ TABLE |= {
 }
 
 
-def _factors(chosen: dict[str, Any]) -> dict[str, Any]:
+def _factors(chosen: Settings) -> Settings:
     factor = chosen["scale_factor"]
     if factor is not None:
         chosen["scale_factor"] = tuple(map(float, factor)) if isinstance(factor, (tuple, list)) else float(factor)
     return chosen
 
 
-def _upsampling(mode: str, align_corners: bool | None) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _upsampling(mode: str, align_corners: bool | None) -> Callable[[Settings], Settings]:
     return lambda chosen: {**_factors(chosen), "mode": mode, "align_corners": align_corners}
 
 

@@ -62,6 +62,10 @@ class LinearCrossEntropyLoss(Module):
         label_smoothing: float = 0.0,
         options: Any = None,
     ) -> None:
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}")
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(f"expected label_smoothing to be in range [0, 1], got {label_smoothing}")
         super().__init__()
         self.num_classes, self.out_features = num_classes, tuple(out_features)
         self.reduction, self.ignore_index, self.label_smoothing = reduction, ignore_index, label_smoothing

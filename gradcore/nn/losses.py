@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradcore import functional
 from gradcore.nn import functional as F
 from gradcore.nn import layers
 from gradcore.nn.module import Module
-from gradcore.nn.module_factory import ModuleEntry, make, settings
+from gradcore.nn.module_factory import ModuleEntry, Settings, make, settings
 from gradcore.tensor import Tensor
 
 __all__ = ["TripletMarginWithDistanceLoss"]
@@ -55,7 +56,7 @@ class _WeightedLoss(_Loss):
         self.register_buffer("weight", weight)
 
 
-def _resolve_reduction(chosen: dict[str, Any]) -> dict[str, Any]:
+def _resolve_reduction(chosen: Settings) -> Settings:
     """Return the settings with the reduction given by its name."""
     old = chosen.pop("size_average", None), chosen.pop("reduce", None)
     if old != (None, None):
@@ -63,17 +64,38 @@ def _resolve_reduction(chosen: dict[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _loss(function: str, **own: Any) -> ModuleEntry:
+def _check_huber(chosen: Settings) -> None:
+    if not isinstance(chosen["delta"], (float, int)):
+        raise TypeError(f"delta must be a float or int, got: {type(chosen['delta'])}")
+
+
+def _check_multi_margin(chosen: Settings) -> None:
+    p, weight = chosen["p"], chosen["weight"]
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError(f"MultiMarginLoss: expected weight to be None or 1D tensor, got {weight.ndim}D instead")
+
+
+def _check_triplet_margin(chosen: Settings, name: str = "TripletMarginLoss") -> None:
+    if chosen["margin"] <= 0:
+        raise ValueError(f"{name}: expected margin to be greater than 0, got {chosen['margin']} instead")
+
+
+def _loss(function: str, check: Callable[[Settings], None] | None = None, **own: Any) -> ModuleEntry:
+    def prepare(chosen: Settings) -> Settings:
+        if check is not None:
+            check(chosen)
+        return _resolve_reduction(chosen)
+
     base = _WeightedLoss if "weight" in own else _Loss
-    return ModuleEntry(
-        function, settings(**own), (), _resolve_reduction, keyword_only=function == "gaussian_nll_loss", base=base
-    )
+    return ModuleEntry(function, settings(**own), (), prepare, keyword_only=function == "gaussian_nll_loss", base=base)
 
 
 #: Older arguments of losses, which override `reduction`.
-OLD: dict[str, Any] = {"size_average": None, "reduce": None}
-END: dict[str, Any] = {**OLD, "reduction": "mean"}
-CLASSES: dict[str, Any] = {
+OLD: Settings = {"size_average": None, "reduce": None}
+END: Settings = {**OLD, "reduction": "mean"}
+CLASSES: Settings = {
     "weight": None,
     "size_average": None,
     "ignore_index": -100,
@@ -89,21 +111,23 @@ TABLE = {
     "CrossEntropyLoss": _loss("cross_entropy", **CLASSES, label_smoothing=0.0),
     "GaussianNLLLoss": _loss("gaussian_nll_loss", full=False, eps=1e-6, reduction="mean"),
     "HingeEmbeddingLoss": _loss("hinge_embedding_loss", margin=1.0, **END),
-    "HuberLoss": _loss("huber_loss", reduction="mean", delta=1.0),
+    "HuberLoss": _loss("huber_loss", _check_huber, reduction="mean", delta=1.0),
     "KLDivLoss": _loss("kl_div", **END, log_target=False),
     "L1Loss": _loss("l1_loss", **END),
     "MSELoss": _loss("mse_loss", **END),
     "MarginRankingLoss": _loss("margin_ranking_loss", margin=0.0, **END),
     "MultiLabelMarginLoss": _loss("multilabel_margin_loss", **END),
     "MultiLabelSoftMarginLoss": _loss("multilabel_soft_margin_loss", weight=None, **END),
-    "MultiMarginLoss": _loss("multi_margin_loss", p=1, margin=1.0, weight=None, **END),
+    "MultiMarginLoss": _loss("multi_margin_loss", _check_multi_margin, p=1, margin=1.0, weight=None, **END),
     "NLLLoss": _loss("nll_loss", **CLASSES),
     "PoissonNLLLoss": _loss(
         "poisson_nll_loss", log_input=True, full=False, size_average=None, eps=1e-8, reduce=None, reduction="mean"
     ),
     "SmoothL1Loss": _loss("smooth_l1_loss", **END, beta=1.0),
     "SoftMarginLoss": _loss("soft_margin_loss", **END),
-    "TripletMarginLoss": _loss("triplet_margin_loss", margin=1.0, p=2.0, eps=1e-6, swap=False, **END),
+    "TripletMarginLoss": _loss(
+        "triplet_margin_loss", _check_triplet_margin, margin=1.0, p=2.0, eps=1e-6, swap=False, **END
+    ),
 }
 
 
@@ -129,6 +153,7 @@ class TripletMarginWithDistanceLoss(_Loss):
     def __init__(
         self, *, distance_function: Any = None, margin: float = 1.0, swap: bool = False, reduction: str = "mean"
     ) -> None:
+        _check_triplet_margin({"margin": margin}, type(self).__name__)
         super().__init__(reduction=reduction)
         self.distance_function = layers.MADE["PairwiseDistance"]() if distance_function is None else distance_function
         self.margin, self.swap = margin, swap

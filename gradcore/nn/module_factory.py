@@ -12,12 +12,14 @@ from gradcore.nn.docstrings import Docstring
 from gradcore.nn.module import Module
 from gradcore.tensor import Tensor
 
-__all__ = ["ModuleEntry", "make", "ntuple", "settings"]
+__all__ = ["ModuleEntry", "Settings", "make", "ntuple", "settings"]
 
 REQUIRED = inspect.Parameter.empty
+#: The settings of a module, by name.
+Settings = dict[str, Any]
 
 
-def settings(*required: str, **optional: Any) -> dict[str, Any]:
+def settings(*required: str, **optional: Any) -> Settings:
     """Return the settings of a class in order: those without a default, then those with one."""
     return {**dict.fromkeys(required, REQUIRED), **optional}
 
@@ -44,9 +46,9 @@ class ModuleEntry(NamedTuple):
     """
 
     function: str
-    settings: dict[str, Any]
+    settings: Settings
     shown: Any = None
-    prepare: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    prepare: Callable[[Settings], Settings] | None = None
     training: bool = False
     keyword_only: bool = False
     base: type[Module] = Module

@@ -38,6 +38,24 @@ class _Pad(Module):
         return str(self.padding)
 
 
+class _CircularPad(_Pad):
+    """Padding with the elements of the other side.
+
+    Parameters
+    ----------
+    padding : int or tuple of int
+        Elements before and after the last dim, then before and after the one before it, and so on.
+    """
+
+    mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the padded input."""
+        if input.dim() not in (self.n + 1, self.n + 2):
+            raise ValueError(f"expected {self.n + 1}D or {self.n + 2}D input (got {input.dim()}D input)")
+        return super().forward(input)
+
+
 class _ConstantPad(_Pad):
     """Padding with a constant value.
 
@@ -65,7 +83,7 @@ class _ConstantPad(_Pad):
 
 
 KINDS = {
-    "CircularPad": (_Pad, "circular", "from the other side"),
+    "CircularPad": (_CircularPad, "circular", "from the other side"),
     "ConstantPad": (_ConstantPad, "constant", "with one value"),
     "ReflectionPad": (_Pad, "reflect", "with the mirror image"),
     "ReplicationPad": (_Pad, "replicate", "with the outermost elements"),

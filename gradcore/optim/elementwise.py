@@ -210,6 +210,7 @@ class ElementwiseOptimizer(Optimizer):
 
     def _step_recorded(self, group: dict[str, Any], params: list[Any]) -> None:
         """Take a recorded step: states become new tensors, and parameters are changed in place."""
+        group = {name: option if name == "params" else _drop_dims(option) for name, option in group.items()}
         tensors, scalars = self.tensor_state(group), self.scalar_state(group)
         with enable_grad():
             for p in params:
@@ -239,6 +240,13 @@ def _number(option: Any, capturable: bool) -> Any:
     if capturable and isinstance(option, Tensor) and not option.device.backend.host_scalars:
         return arrays_of([option])[0].reshape(())
     return value_of(option)
+
+
+def _drop_dims(option: object) -> object:
+    """Return an option with tensors of one element as tensors without dims, which broadcast to every parameter."""
+    if isinstance(option, tuple):
+        return tuple(map(_drop_dims, option))
+    return option.reshape(()) if isinstance(option, Tensor) else option
 
 
 def _initial(tensor: AnyTensor, p: Any, value: float) -> Any:

@@ -403,8 +403,21 @@ def test_a_learning_rate_is_differentiated(name: str) -> None:
         optimizer.step()
         return p.sum()
 
-    lr = gradcore.tensor(0.1, dtype=gradcore.float64, requires_grad=True)
-    assert gradcore.autograd.gradcheck(moved, (lr,), atol=1e-4)
+    for shape in ((), (1, 1)):
+        lr = gradcore.full(shape, 0.1, dtype=gradcore.float64, requires_grad=True)
+        assert gradcore.autograd.gradcheck(moved, (lr,), atol=1e-4)
+
+
+def test_tensors_of_one_element_are_decay_rates_of_a_recorded_step() -> None:
+    results = []
+    for betas in ((0.9, 0.99), (gradcore.tensor([[0.9]]), gradcore.tensor([[0.99]]))):
+        p = gradcore.ones(2, requires_grad=True) * 1.0
+        optimizer = optim.Adam([p], lr=0.1, betas=betas, differentiable=True)
+        for _ in range(2):
+            p.grad = gradcore.tensor([1.0, 2.0])
+            optimizer.step()
+        results.append(p.detach().numpy())
+    np.testing.assert_allclose(*results, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["Rprop", "ASGD"])
