@@ -132,9 +132,9 @@ class Geometric(WithProbabilities):
 
     def entropy(self) -> Tensor:
         # softplus(-x) + softplus(x) / exp(x), without a difference of large numbers, and without infinities
-        x = self.logits
-        odds, inverse_odds = x.clamp(max=0).exp(), (-x).clamp(max=0).exp().masked_fill(self.probs == 1, 0)
-        failures = functional.where(x > 0, F.softplus(x) * inverse_odds, divide_log1p(odds.new_ones(()), odds))
+        x, odds = self.logits, self.logits.clamp(max=0).exp()
+        small = F.softplus(x) * (1 / self.probs.clamp(min=0.5) - 1)
+        failures = functional.where(x > 0, small, divide_log1p(odds.new_ones(()), odds))
         return F.softplus(-x) + failures  # type: ignore[no-any-return]
 
 

@@ -101,6 +101,12 @@ def test_terms_that_nearly_cancel(function: Any, parameters: list[float]) -> Non
             assert double[1] == pytest.approx((a - 8 * b + 8 * c - d) / (12 * h), rel=1e-4, abs=1e-8)
 
 
+def test_entropies_fall_where_success_becomes_certain() -> None:
+    value, slope = derivatives(lambda p: Geometric(p).entropy(), 1.0, gc.float32)
+    assert value == pytest.approx(0, abs=1e-6)
+    assert slope < -15  # minus infinity, but for the clamp of the probability
+
+
 def test_bounds_of_an_exponential_tail() -> None:
     for k in (0.0, 1e-9, 0.5):
         d = GeneralizedPareto(gc.zeros(()), gc.ones(()), gc.tensor(k), validate_args=False)
