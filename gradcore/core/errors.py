@@ -114,7 +114,7 @@ def _names_of(frame: FrameType) -> Iterator[str]:
 
 
 def _exists(path: str) -> bool:
-    """Return whether a dotted path leads to something public, importing its module if necessary."""
+    """Return whether a dotted path leads to something public that is not SciPy's, importing its module if necessary."""
     package, library, module, *names = path.split(".")
     try:
         result: object = importlib.import_module(f"{package}.{library}.{module}")
@@ -122,7 +122,7 @@ def _exists(path: str) -> bool:
         return False
     for name in names:
         result = None if name.startswith("_") else getattr(result, name, None)
-    return callable(result)
+    return callable(result) and not str(getattr(result, "__module__", "")).startswith("scipy.")
 
 
 def use_program_names(text: str) -> str:

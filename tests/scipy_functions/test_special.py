@@ -371,6 +371,12 @@ def test_errors_at_the_border_name_the_function_with_derivatives(path: str) -> N
         assert product.tolist() == [0, 1, 2]
 
 
+def test_errors_of_functions_that_are_those_of_scipy_name_no_other() -> None:
+    frequency = gc.tensor(0.3, dtype=gc.float64, requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"Use tensor\.detach\(\)\.numpy\(\) instead\.$"):
+        gc.scipy.signal.butter(2, frequency)
+
+
 def test_universal_functions_of_scipy_name_those_with_derivatives() -> None:
     x = gc.tensor([0.5, 2.0], dtype=gc.float64, requires_grad=True)
     with pytest.raises(RuntimeError, match=r"scipy\.special\.gamma.*functions of gradcore\.scipy\.special"):
