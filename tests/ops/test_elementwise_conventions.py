@@ -204,6 +204,19 @@ def test_logarithms_of_complex_numbers_next_to_one(function: Any) -> None:
             np.testing.assert_allclose(function(gc.tensor(z, dtype=dtype)).real.numpy(), exact, rtol=tolerance)
 
 
+def test_values_and_gradients_far_from_zero() -> None:
+    """Bessel and Airy functions vanish there; SciPy's Airy functions are NaN."""
+    x = gc.tensor([inf, -inf, 1e300, 1e16], dtype=gc.float64, requires_grad=True)
+    for name in ("i0e", "i1e", "spherical_bessel_j0"):
+        y = getattr(gc.special, name)(x)
+        np.testing.assert_allclose(y.detach().numpy(), 0, atol=1e-7)
+        np.testing.assert_allclose(gc.autograd.grad(y.sum(), x)[0].numpy(), 0, atol=1e-15)
+    for function in (gc.special.airy_ai, gc.compile(lambda x: gc.special.airy_ai(x * 1))):
+        y = function(x)
+        assert y[[0, 2, 3]].tolist() == [0.0, 0.0, 0.0]
+        assert gc.autograd.grad(y[[0, 2, 3]].sum(), x)[0][2:].tolist() == [0.0, 0.0]
+
+
 @pytest.mark.parametrize("dtype", [gc.float16, gc.bfloat16, gc.float32, gc.float64])
 def test_log_gamma_of_infinities(dtype: Any) -> None:
     for function in (gc.lgamma, gc.compile(lambda x: gc.lgamma(x * 1))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,16 @@ def test_the_exponential_is_that_of_the_eigenvalues() -> None:
     values, vectors = linalg.eigh(hermitian(A))
     expected = (vectors * values.exp().unsqueeze(-2)) @ vectors.mT
     np.testing.assert_allclose(linalg.matrix_exp(hermitian(A)).numpy(), expected.numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
+def test_norms_of_matrices_without_elements(shape: tuple[int, int]) -> None:
+    for ord in (1, 2, math.inf, "fro", "nuc"):
+        A = gc.zeros(2, *shape, dtype=gc.float64, requires_grad=True)
+        result = linalg.matrix_norm(A, ord)
+        assert result.tolist() == [0.0, 0.0]
+        assert linalg.matrix_norm(A, ord, keepdim=True).shape == (2, 1, 1)
+        assert gc.autograd.grad(result.sum(), A)[0].shape == A.shape
 
 
 def test_exponentials_of_matrices_whose_powers_are_zero() -> None:

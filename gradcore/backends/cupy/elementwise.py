@@ -288,17 +288,11 @@ class CudaElementwise(CudaFusion, Elementwise, Movement):
             factor = -factor
         return (factor * self.special_function("zeta")(n + 1.0, x.astype(np.float64))).astype(x.dtype)
 
-    def airy_ai(self, x: Any) -> Any:
-        """Compute the Airy function Ai on the CPU, as CuPy has none."""
+    def airy(self, x: Any) -> Any:
+        """Compute the Airy functions on the CPU, as CuPy has none."""
         import scipy.special
 
-        return self.from_host(scipy.special.airy(self.to_host(x))[0])
-
-    def airy_slope(self, x: Any) -> Any:
-        """Compute the derivative of the Airy function Ai on the CPU."""
-        import scipy.special
-
-        return self.from_host(scipy.special.airy(self.to_host(x))[1])
+        return tuple(map(self.from_host, scipy.special.airy(self.to_host(self.xp.minimum(x, 1000)))))
 
 
 def _is_bfloat16(dtype: Any) -> bool:

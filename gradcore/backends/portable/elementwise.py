@@ -329,10 +329,15 @@ class Elementwise:
         return self.where(x == -math.inf, math.inf, self.special_function("gammaln")(x))
 
     def airy_ai(self, x: Array) -> Array:
-        return self.special.airy(x)[0]
+        return self.airy(x)[0]
 
     def airy_slope(self, x: Array) -> Array:
-        return self.special.airy(x)[1]
+        return self.airy(x)[1]
+
+    def airy(self, x: Array) -> tuple[Array, ...]:
+        """Return the Airy functions. SciPy's are NaN for large numbers, where those of the first kind are zero."""
+        result: tuple[Array, ...] = self.special.airy(self.xp.minimum(x, 1000))
+        return result
 
     def polygamma(self, n: int, x: Array) -> Array:
         if n < 0:

@@ -221,13 +221,18 @@ def linalg_matrix_norm(F, A, ord: Order = "fro", dim: Dims = (-2, -1), keepdim: 
     A = A if dtype is None else F.to(A, dtype)
     if ord in ("nuc", 2, -2):
         sizes = F.linalg_svdvals(F.movedim(A, (rows, columns), (-2, -1)))
-        result = F.sum(sizes, -1) if ord == "nuc" else F.amax(sizes, -1) if ord == 2 else F.amin(sizes, -1)
+        result = F.sum(sizes, -1) if ord == "nuc" else _largest(F, sizes, -1) if ord == 2 else F.amin(sizes, -1)
         return F.reshape(result, keep_reduced_dims(A.shape, (rows, columns))) if keepdim else result
     if ord in (inf, -inf):
         rows, columns = columns, rows
     sums = F.linalg_vector_norm(A, 1, rows, keepdim)
     columns -= not keepdim and columns > rows
-    return F.amax(sums, columns, keepdim) if ord in (1, inf) else F.amin(sums, columns, keepdim)
+    return _largest(F, sums, columns, keepdim) if ord in (1, inf) else F.amin(sums, columns, keepdim)
+
+
+def _largest(F, x, dim, keepdim=False):
+    """Return the maxima of norms along a dim: zeros if it is empty."""
+    return F.amax(x, dim, keepdim) if x.shape[dim] else F.sum(x, dim, keepdim)
 
 
 @composite(path="linalg.norm", method=False, samples=lambda: [

@@ -39,7 +39,7 @@ def large_slope(F, order, x, sign, plain, factor=1):
     """
     use = x > _LARGE + order * order
     at = F.where(use, x, 100 * _LARGE)
-    term, total = 1 + 0 * at, 0.5
+    term, total = 1, 0.5
     for k in range(1, _LARGE_TERMS):
         term = term * (4 * order * order - (2 * k - 1) ** 2) * (sign / (8 * k)) / at
         total = total + term * (k + 0.5)
@@ -314,8 +314,9 @@ def _spherical_j1(F, self):
     series = 0
     for k in reversed(range(_TERMS)):
         series = series * -square + (2 * k + 2) / factorial(2 * k + 3)
-    x = F.where(small, 1, self)
-    return F.where(small, self * series, (F.sin(x) / x - F.cos(x)) / x)
+    is_infinite = F.isinf(self)
+    x = F.where(small | is_infinite, 1, self)
+    return F.where(small, self * series, F.where(is_infinite, 0, (F.sin(x) / x - F.cos(x)) / x))
 
 
 @elementwise(
@@ -331,5 +332,6 @@ def spherical_bessel_j0(K, self):
     >>> gc.special.spherical_bessel_j0(gc.tensor([0.0, 1.0, 2.0]))
     tensor([1.0000, 0.8415, 0.4546])
     """
-    zero = self == 0
-    return K.where(zero, 1, K.sin(self) / K.where(zero, 1, self))
+    zero, is_infinite = self == 0, K.isinf(self)
+    x = K.where(zero | is_infinite, 1, self)
+    return K.where(zero, 1, K.where(is_infinite, 0, K.sin(x) / x))
