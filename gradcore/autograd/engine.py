@@ -35,8 +35,7 @@ from gradcore.autograd.node import Hooks, Node, call_posthooks, call_prehooks, c
 from gradcore.autograd.op_node import OpNode
 from gradcore.autograd.variables import OWN, Variable, accumulate_grad, accumulate_new_grads, add_to_grad, wrap
 from gradcore.backends.streams import STREAMS
-from gradcore.backends.vmap import BatchedArray, batched_device
-from gradcore.backends.vmap.array import levels_of
+from gradcore.backends.vmap import BatchedArray
 from gradcore.core.errors import raise_if_out_of_memory
 from gradcore.core.tracebacks import shorten
 from gradcore.core.typing import AnyArray
@@ -655,11 +654,7 @@ def _calls_out(node: Any) -> bool:
 def _backward_on_tensors(node: Node, grad: Any, arithmetic: Any, needed: Sequence[bool] | None) -> list[Any]:
     """Return the gradients for the edges of a node recorded outside of the batch that its gradient is in."""
     is_list = type(grad) is list
-    grads = [
-        # Samples that share a gradient are no batch for the node, even if others in this backward are.
-        g if g is None or isinstance(g, Variable) else wrap(g, batched_device(tuple(levels_of(g)), node._device))
-        for g in (grad if is_list else (grad,))
-    ]
+    grads = [arithmetic.as_tensor(g) for g in (grad if is_list else (grad,))]
     gradients = node.backward(grads if is_list else grads[0], TENSOR_GRADS, needed)
     return [arithmetic.from_tensor(g) for g in gradients]
 

@@ -48,14 +48,20 @@ class RawGrads:
     """
 
     recorded = False
-    __slots__ = ("F", "device")
+    __slots__ = ("F", "device", "own_device")
 
-    def __init__(self, device: Any) -> None:
-        self.device, self.F = device, device.backend
+    def __init__(self, device: Any, batches: tuple[Any, ...] = ()) -> None:
+        self.own_device, self.device = device, batched_device(batches, device) if batches else device
+        self.F = self.device.backend
 
     def as_tensor(self, grad: Any) -> Any:
         """Return a gradient (or None) as a tensor, for hooks and users."""
-        return grad if grad is None or isinstance(grad, Variable) else wrap(grad, self.device)
+        if grad is None or isinstance(grad, Variable):
+            return grad
+        if self.own_device is self.device:
+            return wrap(grad, self.device)
+        # Samples that share a gradient are no batch for its node, even if the samples of others in this backward are.
+        return wrap(grad, batched_device(tuple(levels_of(grad)), self.own_device))
 
     def from_tensor(self, t: AnyTensor) -> Any:
         """Return the array of a tensor (or None); the inverse of `as_tensor`."""
@@ -263,7 +269,7 @@ class InputBuffer:
             return TENSOR_GRADS
         result = self.known.get(id(device))
         if result is None or result.F is not result.device.backend:  # as while a program is recorded
-            result = RawGrads(batched_device(self.batches, device) if self.batches else device)
+            result = RawGrads(device, self.batches)
             if self.batches or not device.levels:
                 self.known[id(device)] = result
         return result

@@ -354,6 +354,16 @@ def test_backward_of_functions_with_a_rule_of_their_own() -> None:
     equal(vmap(grad(lambda v: Select.apply(v).sin()))(x()), expected)
 
 
+def test_hooks_in_rules() -> None:
+    class Watched(Identity):
+        @staticmethod
+        def vmap(info: Any, in_dims: Any, t: Any) -> Any:
+            t.register_hook(lambda g: 2 * g + g.new_zeros(g.shape))
+            return t.clone(), 0
+
+    equal(vmap(grad(lambda v: Watched.apply(v * 1).sin().sum()))(x()), 2 * x().cos())
+
+
 def test_rules_are_not_called_for_arguments_that_all_samples_share() -> None:
     class Pair(Cube):
         @staticmethod
