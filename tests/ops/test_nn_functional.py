@@ -541,6 +541,16 @@ def test_norms_of_no_elements_have_gradients(call: Any, shape: tuple[int, ...]) 
     assert (running[1] == 1).all()
 
 
+def test_response_norm_of_integers_is_that_of_whole_means() -> None:
+    x = gc.tensor([[[1], [2], [5], [7]]])
+    found = F.local_response_norm(x, 2, alpha=3.0, k=1.25)
+    assert found.dtype is gc.float32
+    means = np.array([0, 2, 14, 37])
+    close(found.flatten(), x.flatten().numpy() / (3 * means + 1.25) ** 0.75, rtol=1e-6)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Byte'"):
+        F.local_response_norm(x.to(gc.uint8), 2)
+
+
 def _large_norm(name: str, x: Any) -> Any:
     weight = gc.tensor([0.5, -1.0, 1.5, 0.7], dtype=x.dtype, device=x.device)
     calls: dict[str, Any] = {

@@ -328,5 +328,5 @@ def local_response_norm(F, input, size: int, alpha: Scalar = 1e-4, beta: Scalar 
     check_implemented("avg_pool2d", input, "c")
     flat = F.reshape(F.square(input), (input.shape[0], 1, input.shape[1], -1))
     padded = F.constant_pad_nd(flat, (0, 0, size // 2, (size - 1) // 2))
-    mean = F.reshape(F.avg_pool(padded, (size, 1), (1, 1), (0, 0), False, True, None), input.shape)
+    mean = F.reshape(F.avg_pool2d(padded, (size, 1), 1), input.shape)
     return input / F.pow(mean * alpha + k, beta)
