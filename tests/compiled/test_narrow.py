@@ -10,6 +10,7 @@ import pytest
 
 import gradcore as gc
 from gradcore.backends.compiled import calls, narrow
+from gradcore.backends.numpy.backend import NumpyBackend
 from tests.compiled.conftest import Ran
 
 #: Shapes and dims: rows and columns of 1 to 60 elements, more columns and rows than are reduced at a time, remainders.
@@ -116,6 +117,49 @@ def test_logsumexp_keeps_the_digits_of_small_results(compiled: Any, ran: Ran) ->
     np.testing.assert_allclose(found, np.log1p(2 * np.exp(-18.0)), rtol=1e-6)
 
 
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize(
+    ("shape", "dim"), [((1, 8), 0), ((2, 3, 9), 1), ((3, 17, 4, 5), 1), ((40, 300), 0), ((2, 9, 1, 513), 1)]
+)
+def test_softmax_of_columns(compiled: Any, ran: Ran, shape: tuple[int, ...], dim: int, char: str) -> None:
+    x, t, y = draw(shape, char), draw(shape, char)[::-1].copy(), draw(shape, char) / 2
+    limit = {"rtol": 8 * np.finfo(char).eps, "atol": 8 * np.finfo(char).eps}
+    exact, exact_t, exact_y = (a.astype(np.longdouble) for a in (x, t, y))
+    top = exact.max(dim, keepdims=True)
+    powers = np.exp(exact - top)
+    total = powers.sum(dim, keepdims=True)
+    dot = (exact_t * exact_y).sum(dim, keepdims=True)
+    for method, arrays, kernel, expected in (
+        ("softmax_along", (x,), "softmax", powers / total),
+        ("log_softmax_along", (x,), "log_softmax", exact - top - np.log(total)),
+        ("softmax_product", (t, y), "softmax_backward", (exact_t - dot) * exact_y),
+        (
+            "log_softmax_transposed", (t, -abs(y)), "log_softmax_backward",
+            exact_t - np.exp(-abs(exact_y)) * exact_t.sum(dim, keepdims=True),
+        ),
+    ):  # fmt: skip
+        found = getattr(compiled, method)(*arrays, dim)
+        expect(ran, f"{kernel}_columns", char)
+        np.testing.assert_allclose(found, expected, **limit)
+        assert found.dtype == x.dtype
+    found_powers, found_top, found_total = compiled.exponentials_along(x, dim)
+    expect(ran, "exponential_columns", char)
+    np.testing.assert_allclose(found_powers, powers, **limit)
+    np.testing.assert_array_equal(found_top, top)
+    np.testing.assert_allclose(found_total, total, **limit)
+
+
+@pytest.mark.parametrize("char", "fd")
+@pytest.mark.parametrize("kernel", ["softmax_along", "log_softmax_along"])
+def test_softmax_of_columns_with_infinities_and_nan(compiled: Any, char: str, kernel: str) -> None:
+    """Rows of the same numbers, which other kernels compute, agree."""
+    x = draw((30, 40), char, special=True)
+    x[:, 3], x[:, 4] = -np.inf, 2
+    rows = getattr(NumpyBackend(), kernel)(np.ascontiguousarray(x.T), 1)
+    np.testing.assert_allclose(getattr(compiled, kernel)(x, 0).T, rows, rtol=1e-5, atol=1e-6)
+
+
 def test_other_arrays_are_left_to_numpy(compiled: Any, ran: Ran) -> None:
     x = draw((30, 6, 6), "f")
     memory = np.zeros(x.nbytes + 8, "u1")
@@ -133,6 +177,15 @@ def test_other_arrays_are_left_to_numpy(compiled: Any, ran: Ran) -> None:
     assert ran == []
     with pytest.raises(ValueError, match="zero-size"):
         compiled.max_over(x[:, :0], (1,))
+
+
+def test_softmax_of_other_arrays_is_left_to_numpy(compiled: Any, ran: Ran) -> None:
+    x = draw((30, 6, 9), "f")
+    for other in (x[::2], x.swapaxes(1, 2), x.astype("c8"), x[:, :, :7].copy()):
+        np.testing.assert_allclose(np.sum(compiled.softmax_along(other, 1), 1), 1, rtol=1e-5)
+    expected = x * (x - (x * x).sum(1, dtype="f8", keepdims=True))
+    np.testing.assert_allclose(compiled.softmax_product(x.astype("f8"), x, 1), expected, rtol=1e-4, atol=1e-6)
+    assert not [name for name, _ in ran if name.endswith("_columns")]
 
 
 def test_longer_dims_are_left_to_numpy(compiled: Any, ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:

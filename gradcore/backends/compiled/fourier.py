@@ -56,7 +56,7 @@ def _transforms_complex(backend: NumpyBackend, x: AnyArray, dims: tuple[int, ...
 def _transforms_real(
     backend: NumpyBackend, x: AnyArray, dims: tuple[int, ...], norm: str, onesided: bool = True
 ) -> bool:
-    return x.dtype.char in "fd" and onesided and _is_half_supported(x.shape, dims, x.shape[dims[-1]])
+    return x.dtype.char in "fd" and _is_half_supported(x.shape, dims, x.shape[dims[-1]])
 
 
 def _transforms_half(backend: NumpyBackend, x: AnyArray, dims: tuple[int, ...], norm: str, last: int) -> bool:
@@ -90,7 +90,16 @@ class CompiledFourier(CompiledCalls):
 
     @kernel_for(_transforms_real)
     def fft_r2c(self, x: AnyArray, dims: tuple[int, ...], norm: str, onesided: bool) -> AnyArray:
-        return self._transform_real(x, dims, norm, 1)
+        half = self._transform_real(x, dims, norm, 1)
+        if onesided:
+            return half
+        out, size = np.empty(x.shape, half.dtype), half.shape[-1]
+        out[..., :size] = half
+        mirrored = half[..., x.shape[-1] - size : 0 : -1]
+        for d in dims[:-1]:
+            mirrored = np.roll(np.flip(mirrored, d), 1, d)
+        np.conjugate(mirrored, out=out[..., size:])
+        return out
 
     @kernel_for(_transforms_real)
     def fft_doubled(self, x: AnyArray, dims: tuple[int, ...], norm: str) -> AnyArray:

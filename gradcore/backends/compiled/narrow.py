@@ -1,13 +1,14 @@
-"""Reductions of arrays whose rows or columns are too short for NumPy's inner loops and for SIMD registers."""
+"""Reductions of arrays whose rows or columns are too short for NumPy's inner loops; softmax along columns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls
+from gradcore.backends.compiled.calls import WORTH_A_THREAD, CompiledCalls, Work
+from gradcore.backends.kernel_methods import kernel_for
 from gradcore.backends.numpy import threads
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ _LEAST, _LEAST_INDICES, _LEAST_LOGSUMEXP = 512, 1024, 32
 _COLUMNS = 8
 #: The length of the rows from which extrema are found faster than column by column, and the elements of shorter rows.
 _FOLDED, _FEW = 8, 2048
+#: The columns side by side from which softmax is computed by a kernel, and those of a part, as in `rows.h`.
+_LEAST_COLUMNS, _COLUMNS_OF_PART = 8, 256
 #: The longest dim that kernels reduce: they number the elements along it by int32.
 _LONGEST = (1 << 31) - 1
 
@@ -63,8 +66,15 @@ def _count_columns(x: Array, dim: int) -> int:
     return x.strides[dim] // x.itemsize if is_readable and x.dtype.char in "fd" else 0
 
 
+def _takes_columns(backend: object, x: Array, *rest: Any) -> bool:
+    *others, dim = rest
+    if dim >= x.ndim - 1 or not x.size or _count_columns(x, dim) < _LEAST_COLUMNS:
+        return False
+    return all(a.dtype is x.dtype and a.flags.c_contiguous and a.flags.aligned for a in others)
+
+
 class CompiledNarrow(CompiledCalls):
-    """Sums, extrema, their indices and logsumexp along a dim of narrow arrays of floats."""
+    """Sums, extrema, their indices and logsumexp along a dim of narrow arrays of floats, and softmax along columns."""
 
     def sum_over(self, x: Array, dims: Dims = None, keepdim: bool = False, dtype: object = None) -> Array:
         if dims and x.size >= _LEAST and dtype is None and _takes_sum(x, dims):
@@ -113,6 +123,44 @@ class CompiledNarrow(CompiledCalls):
             return self.take_at_index(x, self.argmin_along(x, dim), dim, keepdim)
         out: tuple[Array, Array] = super().min_along(x, dim, keepdim)
         return out
+
+    # -- softmax along another dim than the last -----------------------------------------------------------------------
+
+    @kernel_for(_takes_columns)
+    def softmax_along(self, x: Array, dim: int) -> Array:
+        return self._map_columns("softmax_columns", dim, x)
+
+    @kernel_for(_takes_columns)
+    def log_softmax_along(self, x: Array, dim: int) -> Array:
+        return self._map_columns("log_softmax_columns", dim, x)
+
+    @kernel_for(_takes_columns)
+    def softmax_product(self, t: Array, y: Array, dim: int) -> Array:
+        return self._map_columns("softmax_backward_columns", dim, t, y)
+
+    @kernel_for(_takes_columns)
+    def log_softmax_transposed(self, t: Array, y: Array, dim: int) -> Array:
+        return self._map_columns("log_softmax_backward_columns", dim, t, y)
+
+    @kernel_for(_takes_columns)
+    def exponentials_along(self, x: Array, dim: int) -> tuple[Array, Array, Array]:
+        top, total = np.empty((2, *x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
+        out = np.empty(x.shape, x.dtype)
+        self._run_columns("exponential_columns", dim, x, top, out, total)
+        return out, top, total
+
+    def _map_columns(self, kernel: str, dim: int, *arrays: Array) -> Array:
+        out: Array = np.empty(arrays[0].shape, arrays[0].dtype)
+        self._run_columns(kernel, dim, *arrays, out)
+        return out
+
+    def _run_columns(self, kernel: str, dim: int, *arrays: Any) -> None:
+        """Run a kernel of rows.h on the columns along a dim of contiguous arrays, the first of which it reads."""
+        x = arrays[0]
+        columns = x.strides[dim] // x.itemsize
+        matrices = x.size // (x.shape[dim] * columns)
+        parts = matrices * -(-columns // _COLUMNS_OF_PART)
+        self.run_kernel(kernel, x.dtype.char, Work(parts, x.shape[dim], columns), x.size, *arrays)
 
     def _reduce_narrow(self, kernel: str, x: Array, dim: int, keepdim: bool, finds_index: bool = False) -> Array:
         """Reduce a contiguous array of floats, which must not be empty, along a dim by a kernel."""

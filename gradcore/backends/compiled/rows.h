@@ -6,6 +6,8 @@
 
 #pragma once
 
+#include <algorithm>
+
 #include "calls.h"
 #include "sums.h"
 
@@ -140,6 +142,144 @@ void logsumexp(const Work& work, i64 start, i64 stop, const T* x, T* out) {
     }
 }
 ROW_KERNEL(logsumexp)
+
+// ------------------------------------------------------------------------------------------------ softmax of columns
+
+// Some columns of a matrix of a stack, which are computed together.
+struct ColumnPart {
+    static constexpr i64 most = 256;
+    i64 rows, step, count;  // rows are `step` apart
+    i64 first, reduced;     // the place of the first element, and of its column in the array of one number for each
+
+    ColumnPart(const Work& work, i64 part) : rows(work.height), step(work.width) {
+        const i64 pieces = (step + most - 1) / most, matrix = part / pieces, column = part % pieces * most;
+        count = std::min(step - column, most);
+        first = matrix * rows * step + column;
+        reduced = matrix * step + column;
+    }
+};
+
+// total[i] = the sum of summand(k, i) over the rows k. Eight are added in their own precision, and their sums in double.
+template <class T, class F>
+INLINE void sum_columns(const ColumnPart& part, double* total, F summand) {
+    alignas(64) T eight[ColumnPart::most];
+    for (i64 i = 0; i < part.count; ++i) total[i] = 0;
+    for (i64 k = 0; k < part.rows; k += 8) {
+        const i64 stop = std::min(k + 8, part.rows);
+#pragma omp simd
+        for (i64 i = 0; i < part.count; ++i) eight[i] = summand(k, i);
+        for (i64 row = k + 1; row < stop; ++row) {
+#pragma omp simd
+            for (i64 i = 0; i < part.count; ++i) eight[i] += summand(row, i);
+        }
+#pragma omp simd
+        for (i64 i = 0; i < part.count; ++i) total[i] += eight[i];
+    }
+}
+
+// The largest element of each column, or NaN if an element is NaN.
+template <class T>
+INLINE void largest_of_columns(const ColumnPart& part, const T* x, T* top) {
+    for (i64 i = 0; i < part.count; ++i) top[i] = x[i];
+    for (i64 k = 1; k < part.rows; ++k) {
+        const T* row = x + k * part.step;
+#pragma omp simd
+        for (i64 i = 0; i < part.count; ++i) top[i] = (int(row[i] > top[i]) | int(row[i] != row[i])) ? row[i] : top[i];
+    }
+}
+
+// The largest element of each column, the exponentials of its elements minus that, and their sum.
+template <class T>
+INLINE void exponentials_of_columns(const ColumnPart& part, const T* x, T* top, T* out, double* total) {
+    largest_of_columns(part, x, top);
+    sum_columns<T>(part, total, [=](i64 k, i64 i) __attribute__((always_inline)) {
+        return out[k * part.step + i] = exponential_below_one(x[k * part.step + i] - top[i]);
+    });
+}
+
+template <class T>
+void exponential_columns(const Work& work, i64 start, i64 stop, const T* x, T* top, T* out, T* sums) {
+    alignas(64) double total[ColumnPart::most];
+    for (i64 p = start; p < stop; ++p) {
+        const ColumnPart part(work, p);
+        exponentials_of_columns(part, x + part.first, top + part.reduced, out + part.first, total);
+        for (i64 i = 0; i < part.count; ++i) sums[part.reduced + i] = static_cast<T>(total[i]);
+    }
+}
+ROW_KERNEL(exponential_columns)
+
+template <class T>
+void softmax_columns(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    alignas(64) double total[ColumnPart::most];
+    alignas(64) T top[ColumnPart::most];
+    for (i64 p = start; p < stop; ++p) {
+        const ColumnPart part(work, p);
+        T* to = out + part.first;
+        exponentials_of_columns(part, x + part.first, top, to, total);
+#pragma omp simd
+        for (i64 i = 0; i < part.count; ++i) top[i] = static_cast<T>(1 / total[i]);
+        for (i64 k = 0; k < part.rows; ++k, to += part.step) {
+#pragma omp simd
+            for (i64 i = 0; i < part.count; ++i) to[i] *= top[i];
+        }
+    }
+}
+ROW_KERNEL(softmax_columns)
+
+template <class T>
+void log_softmax_columns(const Work& work, i64 start, i64 stop, const T* x, T* out) {
+    alignas(64) double total[ColumnPart::most];
+    alignas(64) T top[ColumnPart::most], logarithms[ColumnPart::most];
+    for (i64 p = start; p < stop; ++p) {
+        const ColumnPart part(work, p);
+        const T* from = x + part.first;
+        T* to = out + part.first;
+        exponentials_of_columns(part, from, top, to, total);
+#pragma omp simd
+        for (i64 i = 0; i < part.count; ++i) logarithms[i] = static_cast<T>(logarithm(total[i]));
+        for (i64 k = 0; k < part.rows; ++k, from += part.step, to += part.step) {
+#pragma omp simd
+            for (i64 i = 0; i < part.count; ++i) to[i] = (from[i] - top[i]) - logarithms[i];
+        }
+    }
+}
+ROW_KERNEL(log_softmax_columns)
+
+template <class T>
+void softmax_backward_columns(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
+    alignas(64) double total[ColumnPart::most];
+    for (i64 p = start; p < stop; ++p) {
+        const ColumnPart part(work, p);
+        const T *a = t + part.first, *b = y + part.first;
+        T* c = out + part.first;
+        sum_columns<T>(part, total, [=](i64 k, i64 i) __attribute__((always_inline)) {
+            return a[k * part.step + i] * b[k * part.step + i];
+        });
+        for (i64 k = 0; k < part.rows; ++k, a += part.step, b += part.step, c += part.step) {
+#pragma omp simd
+            for (i64 i = 0; i < part.count; ++i) c[i] = (a[i] - static_cast<T>(total[i])) * b[i];
+        }
+    }
+}
+ROW_KERNEL(softmax_backward_columns)
+
+template <class T>
+void log_softmax_backward_columns(const Work& work, i64 start, i64 stop, const T* t, const T* y, T* out) {
+    alignas(64) double total[ColumnPart::most];
+    for (i64 p = start; p < stop; ++p) {
+        const ColumnPart part(work, p);
+        const T *a = t + part.first, *b = y + part.first;
+        T* c = out + part.first;
+        sum_columns<T>(part, total, [=](i64 k, i64 i) __attribute__((always_inline)) { return a[k * part.step + i]; });
+        for (i64 k = 0; k < part.rows; ++k, a += part.step, b += part.step, c += part.step) {
+#pragma omp simd
+            for (i64 i = 0; i < part.count; ++i) {
+                c[i] = a[i] - exponential_below_one(b[i]) * static_cast<T>(total[i]);
+            }
+        }
+    }
+}
+ROW_KERNEL(log_softmax_backward_columns)
 
 // -------------------------------------------------------------------------------------------------------- cross entropy
 

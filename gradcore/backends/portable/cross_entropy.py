@@ -116,14 +116,18 @@ class Targets:
 
         The exponentials are those of the scores minus their maximum over the classes.
         """
-        xp, dim = self.xp, min(x.ndim, 2) - 1
+        dim = min(x.ndim, 2) - 1
         valid_target, ignored = self._known_classes(target, x.shape[dim], ignore_index)
-        highest = xp.asarray(self.max_over(x, (dim,), True))
-        powers = xp.asarray(x - highest)
-        powers = xp.exp(powers, out=powers)
-        total = self.sum_over(powers, (dim,), True)
+        powers, highest, total = self.exponentials_along(x, dim)
         losses = self.log(total).reshape(target.shape) - (self._pick(x, valid_target) - highest.reshape(target.shape))
         return *self._weight_losses(losses, target, weight, ignored, reduction, ignore_index), powers, total
+
+    def exponentials_along(self, x: Array, dim: int) -> tuple[Array, Array, Array]:
+        """Return the exponentials of `x` minus its maxima along a dim, these maxima, and the exponentials' sums."""
+        highest = self.xp.asarray(self.max_over(x, (dim,), True))
+        powers = self.xp.asarray(x - highest)
+        powers = self.xp.exp(powers, out=powers)
+        return powers, highest, self.sum_over(powers, (dim,), True)
 
     def _weight_losses(
         self, losses: Any, target: Array, weight: Array | None, ignored: Any, reduction: str, ignore_index: int
