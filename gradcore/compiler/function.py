@@ -194,7 +194,7 @@ class CompiledFunction:
         if self._left is not None or is_inside or _stance[0] == "eager_on_recompile":
             return self._instead(*args, **named)
         if _stance[0] == "fail_on_recompile" or (config.COMPILE_ONCE and self._specializations):
-            what = f"compile's stance is {_stance[0]!r}, and error_on_recompile is {config.COMPILE_ONCE}"
+            what = "error_on_recompile is True" if config.COMPILE_ONCE else f"compile's stance is {_stance[0]!r}"
             raise RuntimeError(f"Detected recompile when {what}: {self._shown_name()}")
         is_capturing = any(backend.is_capturing() for backend in find_cupy_backends())  # a CUDA graph: calls do not run
         if is_capturing or not recording_lock.acquire(blocking=False):  # another thread is recording

@@ -426,7 +426,7 @@ def test_settings_of_all_compiled_functions() -> None:
         assert gc.equal(compiled(gc.ones(2), 1), gc.ones(2))
     with dynamo.patch("error_on_recompile", True):
         compiled = make()
-        with pytest.raises(RuntimeError, match=r"Detected recompile when .* error_on_recompile is True"):
+        with pytest.raises(RuntimeError, match="Detected recompile when error_on_recompile is True"):
             compiled(gc.ones(2), 2)
     for automatic, has_symbols in ((True, True), (False, False)):
         with dynamo.patch(automatic_dynamic_shapes=automatic):
