@@ -70,6 +70,10 @@ void* reallocate(void*, void* array, size_t size) {
 
 }  // namespace
 
+// The name by which NumPy knows capsules with a handler. It is read whenever an array is freed, also while the interpreter
+// ends, when objects of Python may be gone.
+extern "C" const char* gradcore_name_of_memory() { return "mem_handler"; }
+
 extern "C" const void* gradcore_memory() {
     static const Handler handler = {"gradcore", 1, nullptr, allocate, allocate_zeros, reallocate, release};
     return &handler;

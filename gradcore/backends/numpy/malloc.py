@@ -83,8 +83,6 @@ def begin() -> None:
 _umath: Any = np._core._multiarray_umath  # type: ignore[attr-defined]
 #: The number of `PyDataMem_SetHandler` in the table of functions of NumPy's C API.
 _SET_HANDLER = 304
-#: The name of capsules with a handler, which do not copy it.
-_NAME = ctypes.create_string_buffer(b"mem_handler")
 
 #: Sets the handler of the current context to the compiled library's; None without a library.
 _set_handler: Callable[[], object] | None = None
@@ -93,13 +91,14 @@ _set_handler: Callable[[], object] | None = None
 def connect(library: ctypes.CDLL) -> None:
     """Allocate arrays from the memory of the compiled library where `use_aligned_memory` is called."""
     global _set_handler
-    library.gradcore_memory.restype = ctypes.c_void_p
+    handler, name = library.gradcore_memory, library.gradcore_name_of_memory
+    handler.restype = name.restype = ctypes.c_void_p
     python = ctypes.pythonapi
     make = ctypes.PYFUNCTYPE(ctypes.py_object, *[ctypes.c_void_p] * 3)(("PyCapsule_New", python))
     address_in = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", python))
     table = ctypes.cast(address_in(_umath._ARRAY_API, None) or 0, ctypes.POINTER(ctypes.c_void_p))
     set_handler = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)(table[_SET_HANDLER] or 0)
-    _set_handler = functools.partial(set_handler, make(library.gradcore_memory(), ctypes.addressof(_NAME), None))
+    _set_handler = functools.partial(set_handler, make(handler(), name(), None))
 
 
 def use_aligned_memory() -> None:
