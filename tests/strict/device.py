@@ -204,11 +204,16 @@ class StrictArray:
                 return queued(lambda: self._a.__setitem__(..., args[0]))
             _inside(self)
             inside = [_inside(self), *_inside(args)], {k: _inside(v) for k, v in named.items()}
-            _wrapping(name, *inside)
+
+            def compute() -> Any:
+                given, settings = list(inside[0]), dict(inside[1])
+                _wrapping(name, given, settings)
+                return value(*given[1:], **settings)
+
             if name in WRITING_METHODS:
                 tell().written(self._a)
-                return queued(lambda: value(*inside[0][1:], **inside[1]))
-            return _written(named, lambda: value(*inside[0][1:], **inside[1]))
+                return queued(compute)
+            return _written(named, compute)
 
         return method
 
@@ -288,8 +293,9 @@ def _wrapped(a: np.ndarray[Any, Any], index: Any) -> Any:
 
 def _wrapping(name: str, args: list[Any], named: dict[str, Any]) -> None:
     """Make the indices that a function takes wrap around."""
-    if name == "take":
-        named["mode"] = "wrap"
+    if name == "take":  # not by NumPy's mode "wrap", which counts: memory that a replay will fill has any indices
+        axis = named.get("axis", args[2] if len(args) > 2 else None)
+        args[1] = args[1] % ((args[0].size if axis is None else args[0].shape[axis]) or 1)
     elif name == "take_along_axis":
         args[1] = args[1] % (args[0].shape[named.get("axis", args[2] if len(args) > 2 else -1)] or 1)
     elif name.endswith(".at"):
