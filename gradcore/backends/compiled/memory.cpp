@@ -1,5 +1,5 @@
-// Memory for arrays of NumPy that begins at a line of the cache. The C library's begins 16 bytes after one, so that most
-// registers are read from two lines and written to two, which takes twice as long.
+// Memory for arrays of NumPy that begins at a line of the cache. The C library's begins at any multiple of 16 bytes, so that
+// most registers are read from two lines and written to two, which takes twice as long.
 
 #include <cstddef>
 #include <cstdint>

@@ -144,8 +144,9 @@ class CompiledNarrow(CompiledCalls):
 
     @kernel_for(_takes_columns)
     def exponentials_along(self, x: Array, dim: int) -> tuple[Array, Array, Array]:
-        top, total = np.empty((2, *x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
-        out = np.empty(x.shape, x.dtype)
+        shape = *x.shape[:dim], 1, *x.shape[dim + 1 :]
+        # Not parts of one array: the node of cross entropy keeps only the exponentials and their sums.
+        out, top, total = (np.empty(each, x.dtype) for each in (x.shape, shape, shape))
         self._run_columns("exponential_columns", dim, x, top, out, total)
         return out, top, total
 

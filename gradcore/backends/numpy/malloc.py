@@ -5,8 +5,9 @@ array gets fresh pages, which the system has to fill with zeros first. A trainin
 memory again and again, and took 2 to 5 times as long because of this. The GNU C library has options to keep freed
 memory. They apply to all arrays of the process and need no memory pool in addition to the C library's own.
 
-The C library's memory begins 16 bytes after a line of the cache, so most vector registers are read from two lines. The
-arrays that operations return therefore have memory of the compiled library, which begins at a line (`NEP 49`_).
+The C library's memory begins at any multiple of 16 bytes, so most vector registers are read from two lines of the
+cache. The arrays that operations return therefore have memory of the compiled library, which begins at a line
+(`NEP 49`_).
 
 .. _NEP 49: https://numpy.org/neps/nep-0049-data-allocation-strategies.html
 """

@@ -64,6 +64,7 @@ class Targets:
     check_bounds: Any
     max_over: Any
     sum_over: Any
+    exp_less: Any
     index_add: Any
     bodies: ClassVar[dict[str, Any]]
 
@@ -125,8 +126,7 @@ class Targets:
     def exponentials_along(self, x: Array, dim: int) -> tuple[Array, Array, Array]:
         """Return the exponentials of `x` minus its maxima along a dim, these maxima, and the exponentials' sums."""
         highest = self.xp.asarray(self.max_over(x, (dim,), True))
-        powers = self.xp.asarray(x - highest)
-        powers = self.xp.exp(powers, out=powers)
+        powers = self.exp_less(x, highest)
         return powers, highest, self.sum_over(powers, (dim,), True)
 
     def _weight_losses(
